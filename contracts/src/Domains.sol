@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.30;
+
+import {IComputePools} from "./interfaces/IComputePools.sol";
+import {TwoStep} from "./TwoStep.sol";
+
+/// @title Compute domains: a name and an owner. Ids start at 1.
+abstract contract Domains is IComputePools {
+    using TwoStep for TwoStep.Owner;
+
+    uint256 public domainCount;
+    mapping(uint256 domainId => Domain) private _domains;
+
+    function createDomain(string calldata name) external returns (uint256 domainId) {
+        domainId = ++domainCount;
+        Domain storage domain = _domains[domainId];
+        domain.owner.current = msg.sender;
+        domain.name = name;
+        emit DomainCreated(domainId, msg.sender, name);
+    }
+
+    function offerDomain(uint256 domainId, address to) external {
+        _domain(domainId).owner.offer(to);
+        emit DomainOwnerOffered(domainId, to);
+    }
+
+    function acceptDomain(uint256 domainId) external {
+        _domain(domainId).owner.accept();
+        emit DomainOwnerChanged(domainId, msg.sender);
+    }
+
+    function getDomain(uint256 domainId) external view returns (Domain memory) {
+        return _domain(domainId);
+    }
+
+    function _domain(uint256 domainId) internal view returns (Domain storage domain) {
+        domain = _domains[domainId];
+        if (domain.owner.current == address(0)) revert UnknownDomain(domainId);
+    }
+}

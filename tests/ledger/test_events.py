@@ -1,0 +1,106 @@
+"""Events in order, once committed never again, never skipped; cursors survive restarts."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from eth_utils import keccak
+
+from ledger.anvil import anvil, anvil_binary
+from ledger.client import Ledger
+from ledger.deployment import deploy
+from ledger.errors import WrongChain
+from ledger.events import EventCursor, parse_log
+from ledger.types import (
+    CheckpointAnnounced,
+    MemberEjected,
+    MemberJoined,
+    Outcome,
+    Role,
+    StakeSlashed,
+    SubmissionRecorded,
+    VerdictGiven,
+)
+
+FILE = b"\5" * 32
+CONTRACTS = Path(__file__).resolve().parents[2] / "contracts"
+
+
+@pytest.fixture
+def cursor(world, tmp_path):
+    cursor = world.owner.cursor(tmp_path / "cursor.sqlite", "test")
+    cursor.commit(world.owner.block_number)
+    return cursor
+
+
+def test_a_run_is_read_back_as_it_happened(world, cursor):
+    worker, validator = world.member(Role.WORKER), world.member(Role.VALIDATOR)
+    world.owner.announce_checkpoint(world.pool_id, 0, FILE)
+    submission_id = worker.submit(world.pool_id, 5, 2, FILE)
+    validator.give_verdict(submission_id, Outcome.REJECTED, "proof-mismatch", FILE)
+    seen = {type(event): event for event in world.owner.events(cursor)}
+    assert seen[MemberJoined].role is Role.VALIDATOR
+    assert seen[CheckpointAnnounced].manifest_hash == FILE
+    assert (seen[SubmissionRecorded].step, seen[SubmissionRecorded].counter) == (5, 2)
+    verdict = seen[VerdictGiven]
+    assert (verdict.node, verdict.validator) == (worker.account.address, validator.account.address)
+    assert (verdict.outcome, verdict.reason, verdict.submission_id) == (
+        Outcome.REJECTED,
+        "proof-mismatch",
+        submission_id,
+    )
+    assert seen[StakeSlashed].amount_wei == 4 * 10**18
+    assert (seen[MemberEjected].by, seen[MemberEjected].reason) == (world.deployment.runs, "proof-mismatch")
+
+
+def test_uncommitted_events_come_again_and_committed_ones_never(world, cursor, tmp_path):
+    world.owner.announce_checkpoint(world.pool_id, 0, FILE)
+    first = world.owner.events(cursor)
+    cursor.close()
+    reopened = world.owner.cursor(tmp_path / "cursor.sqlite", "test")
+    assert world.owner.events(reopened) == first
+    reopened.commit(first[-1].block)
+    assert world.owner.events(reopened) == []
+    world.owner.announce_checkpoint(world.pool_id, 1, FILE)
+    assert [event.version for event in world.owner.events(reopened)] == [1]
+
+
+def test_an_empty_stretch_is_committed_and_a_cursor_never_goes_back(world, cursor):
+    world.owner.transfer_eth(world.owner.account.address, 1)
+    assert world.owner.events(cursor) == []
+    assert cursor.next_block == world.owner.block_number + 1
+    cursor.commit(0)
+    assert cursor.next_block == world.owner.block_number + 1
+
+
+def test_cursors_are_apart_by_name_and_by_deployment(world, tmp_path):
+    path = tmp_path / "cursor.sqlite"
+    one, two = world.owner.cursor(path, "one"), world.owner.cursor(path, "two")
+    other = EventCursor(path, "one", scope="another salt")
+    one.commit(900)
+    assert (two.next_block, other.next_block) == (world.deployment.block, 0)
+
+
+def test_a_chain_shorter_than_what_was_handled_is_the_wrong_one(world, cursor):
+    cursor.commit(world.owner.block_number + 1)
+    with pytest.raises(WrongChain, match="chain length"):
+        world.owner.events(cursor)
+
+
+def test_foreign_logs_are_ignored():
+    log = {"topics": [f"0x{keccak(text='Noise()').hex()}"], "data": "0x", "blockNumber": "0x1", "logIndex": "0x0"}
+    assert parse_log(log) is None
+    assert parse_log({**log, "topics": []}) is None
+
+
+def test_a_restarted_chain_is_recognised(chain, tmp_path):
+    with anvil(anvil_binary(CONTRACTS)) as second:
+        deployment = deploy(second.url, second.account(0))
+        again = deploy(second.url, second.account(0))
+        assert deployment.salt != again.salt
+        mixed = dataclasses.replace(deployment, salt=again.salt)
+        with pytest.raises(WrongChain, match="salt"):
+            Ledger(second.url, mixed).check()
+        assert second.url != chain.url
