@@ -1,0 +1,171 @@
+"""Decides how signed records live in hivemind's Kademlia.
+
+One dictionary per key, one subkey per subject, validated both ways. The node's validator runs on every store that a
+peer asks for and on every value a peer returns. It refuses to sign, to publish again by itself, and to stay alone:
+while the routing table is empty and bootstrap peers are known, it dials them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dht.directory import PublishRefused, newest
+from dht.lean_hivemind import (
+    DHTID,
+    P2P,
+    ControlFailure,
+    DHTNode,
+    DHTRecord,
+    MSGPackSerializer,
+    Multiaddr,
+    PeerID,
+    RecordValidatorBase,
+    ValidationError,
+)
+from dht.records import RecordInvalid, SignedRecord, encode_record, open_record, storage_time
+from dht.signing import RecordDomain
+
+STARTUP_TIMEOUT_S = 60  # P2P.md: slow under load
+RPC_TIMEOUT_S = 3.0
+BOOTSTRAP_RETRY_FIRST_S, BOOTSTRAP_RETRY_LAST_S = 1.0, 30.0
+TABLE_CHECK_S = 10.0
+IDENTITY_FILE = "dht-identity.key"
+
+log = logging.getLogger(__name__)
+
+
+class RecordValidator(RecordValidatorBase):
+    """hivemind's hook: whether a (key, subkey, value, expiration) may be stored or believed."""
+
+    def __init__(self, *, domain: RecordDomain, manager: str) -> None:
+        self._domain, self._manager = domain, manager
+
+    def validate(self, record: DHTRecord) -> bool:
+        """True only for a valid record under its own key and subject, with the expiration its signature fixes."""
+        try:
+            value = MSGPackSerializer.loads(record.value) if len(record.value) < 2**16 else None
+            if not isinstance(value, bytes):
+                return False
+            signed = open_record(value, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        except RecordInvalid as error:
+            log.info("refused a record: %s", error.reason)
+            return False
+        except Exception as error:  # decode edge: msgpack's many types on a hostile value
+            log.info("refused an unreadable value: %r", error)
+            return False
+        return (
+            record.key == DHTID.generate(source=signed.key).to_bytes()
+            and record.subkey == MSGPackSerializer.dumps(signed.subject)
+            and record.expiration_time == storage_time(signed)
+        )
+
+
+class KademliaDirectory:
+    """Directory over a running hivemind node; create with `open`, end with `close`. One asyncio loop only."""
+
+    def __init__(self, node: DHTNode, *, domain: RecordDomain, manager: str, bootstrap: Sequence[str]) -> None:
+        self._node, self._domain, self._manager = node, domain, manager
+        self._bootstrap = [Multiaddr(address) for address in bootstrap]
+        self._keeper = asyncio.create_task(self._keep_company()) if bootstrap else None
+
+    @classmethod
+    async def open(
+        cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path
+    ) -> KademliaDirectory:
+        """Starts p2pd on `host`:`port` (0: any).
+
+        The DHT's own key is made once in `data_dir`; dead bootstrap peers do not fail it.
+        """
+        identity = data_dir / IDENTITY_FILE
+        if not identity.exists():
+            temporary = identity.with_suffix(".new")
+            temporary.unlink(missing_ok=True)
+            P2P.generate_identity(str(temporary))
+            os.replace(temporary, identity)
+        p2p = await P2P.create(
+            host_maddrs=[f"/ip4/{host}/tcp/{port}"], identity_path=str(identity), check_if_identity_free=False,
+            startup_timeout=STARTUP_TIMEOUT_S, auto_nat=False, nat_port_map=False, use_relay=False,
+        )  # fmt: skip
+        node = await DHTNode.create(
+            p2p=p2p, node_id=DHTID.generate(source=p2p.peer_id.to_bytes()), wait_timeout=RPC_TIMEOUT_S,
+            cache_locally=False, cache_on_store=False, cache_nearest=0,
+            record_validator=RecordValidator(domain=domain, manager=manager),
+        )  # fmt: skip
+        self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap)
+        if bootstrap and not await self._join():
+            log.warning("no bootstrap peer answered (%s); retrying with back-off", ", ".join(bootstrap))
+        return self
+
+    @property
+    def peers(self) -> int:
+        """Other nodes in the routing table."""
+        return len(self._node.protocol.routing_table.uid_to_peer_id)
+
+    async def multiaddrs(self) -> list[str]:
+        """Addresses that others may give as bootstrap peers."""
+        return [str(address) for address in await self._node.get_visible_maddrs()]
+
+    async def publish(self, record: SignedRecord) -> None:
+        """See Directory; raises RecordInvalid, PublishRefused."""
+        data = encode_record(record)
+        record = open_record(data, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        if await self._node.store(record.key, data, storage_time(record), subkey=record.subject):
+            return
+        # hivemind answers with the last replica's word, and a replica that already got this very record says no
+        kept = {found.subject: found.sequence for found in await self.lookup(record.key)}.get(record.subject)
+        if kept is None:
+            raise PublishRefused(f"no node would store the {record.kind} record of {record.subject}")
+        if kept != record.sequence:
+            raise PublishRefused(f"a newer {record.kind} record of {record.subject} is kept")
+
+    async def lookup(self, key: str) -> tuple[SignedRecord, ...]:
+        """See Directory; asks the nearest nodes, never a cache."""
+        found = await self._node.get(key, latest=True)
+        if found is None or not isinstance(found.value, dict):
+            return ()
+        values = [item.value for item in found.value.values()]
+        return newest(key, values, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+
+    async def close(self) -> None:
+        """Stops the node and its p2pd."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+        await self._node.shutdown()
+        await self._node.p2p.shutdown()
+
+    async def _join(self) -> bool:
+        """Dials the bootstrap peers missing from the table; True when none is missing (two groups never stay apart)."""
+        table = self._node.protocol.routing_table
+        missing = [address for address in self._bootstrap if PeerID.from_base58(address["p2p"]) not in table]
+        dialled = await asyncio.gather(*(self._dial(address) for address in missing))
+        if any(dialled):
+            await self._node.find_nearest_nodes([self._node.node_id])
+        return all(dialled)
+
+    async def _dial(self, address: Multiaddr) -> bool:
+        peer_id = PeerID.from_base58(address["p2p"])
+        if peer_id == self._node.peer_id:
+            return True
+        transport = Multiaddr(str(address).rsplit("/p2p/", 1)[0])
+        try:
+            await asyncio.wait_for(self._node.protocol.p2p._client.connect(peer_id, [transport]), RPC_TIMEOUT_S)
+            return await self._node.protocol.call_ping(peer_id, validate=True, strict=True) is not None
+        except (ControlFailure, TimeoutError, ValidationError) as error:
+            log.info("bootstrap peer %s: %r", address, error)
+            return False
+
+    async def _keep_company(self) -> None:
+        delay_s = BOOTSTRAP_RETRY_FIRST_S
+        while True:
+            await asyncio.sleep(delay_s)
+            if await self._join():
+                delay_s = TABLE_CHECK_S
+                continue
+            delay_s = min(2 * delay_s, BOOTSTRAP_RETRY_LAST_S)
+            if not self.peers:
+                log.warning("alone in the directory: no bootstrap peer answers; next attempt in %.0f s", delay_s)

@@ -1,0 +1,1 @@
+"""The program `intellect-node`: roles, command line, and the only package that knows the others."""

@@ -1,0 +1,99 @@
+"""Decides when this node's own records are signed and published: at once, then at a third of their lifetime.
+
+Everything is published again as soon as dhtd was restarted. The wallet's key stays in this process. It refuses to let a
+later record expire before an earlier one and to use a sequence number twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from pathlib import Path
+
+import trio
+
+from dht.records import RecordBody, SignedRecord, encode_record, sign_record
+from dht.sequence import SequenceCounter
+from dht.signing import RecordDomain, Signer
+from node.child import ChildError
+from node.dhtd_link import TYPED, DhtdLink, NetworkDown
+
+Slot = tuple[str, bytes]  # what a record is about: (kind, content or b"")
+
+log = logging.getLogger(__name__)
+
+
+class Announcer:
+    """The records this node stands for, by slot. `lifetime_s` is how long each lives without a refresh."""
+
+    def __init__(
+        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, sequence_path: Path
+    ) -> None:
+        self._link, self._account, self._domain, self._lifetime_s = link, account, domain, lifetime_s
+        self._sequence = SequenceCounter(sequence_path, start=int(time.time() * 1000))
+        self._bodies: dict[Slot, RecordBody] = {}
+        self._expiries: dict[Slot, int] = {}
+        self._due: set[Slot] = set()
+        self._wake = trio.Event()
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """What is announced now, oldest announcement first."""
+        return tuple(self._bodies)
+
+    async def announce(self, slot: Slot, body: RecordBody) -> None:
+        """Publishes `body` and keeps it published; not if it raises RecordInvalid, PublishRefused or NetworkDown."""
+        await self.publish(self._sign(slot, body))
+        self._bodies[slot] = body
+
+    def announce_soon(self, slot: Slot, body: RecordBody) -> None:
+        """Lets `refresh_forever` publish `body` in a moment and keep it published; failures are logged there."""
+        self._bodies[slot] = body
+        self._due.add(slot)
+        self._wake.set()
+
+    def withdraw(self, slot: Slot) -> None:
+        """Stops refreshing; the record is gone within its lifetime. Nothing happens when it was not announced."""
+        self._bodies.pop(slot, None)
+        self._expiries.pop(slot, None)
+
+    async def publish(self, record: SignedRecord) -> None:
+        """Publishes any signed record once."""
+        (refusal,) = await self._link.call("publish", records=[encode_record(record)])
+        if refusal:
+            raise TYPED[refusal[0]](refusal[1])
+
+    def refresh_soon(self) -> None:
+        """Makes `refresh_forever` publish everything now."""
+        self._due.update(self._bodies)
+        self._wake.set()
+
+    async def refresh_forever(self) -> None:
+        """Publishes everything again at a third of the lifetime; a failure is logged and tried again then."""
+        deadline = trio.current_time() + self._lifetime_s / 3
+        while True:
+            with trio.move_on_at(deadline):
+                await self._wake.wait()
+            if trio.current_time() >= deadline:
+                deadline = trio.current_time() + self._lifetime_s / 3
+                self._due.update(self._bodies)
+            due = {slot: body for slot, body in self._bodies.items() if slot in self._due}
+            self._wake, self._due = trio.Event(), set()
+            records = [encode_record(self._sign(slot, body)) for slot, body in due.items()]
+            if not records:
+                continue
+            try:
+                refusals = await self._link.call("publish", records=records)
+            except (NetworkDown, ChildError) as error:
+                log.warning("records were not refreshed: %s", error)
+                continue
+            for _, message in filter(None, refusals):
+                log.warning("a record was not refreshed: %s", message)
+
+    def _sign(self, slot: Slot, body: RecordBody) -> SignedRecord:
+        expires = max(math.ceil(time.time() + self._lifetime_s), self._expiries.get(slot, 0))
+        self._expiries[slot] = expires
+        return sign_record(
+            body, domain=self._domain, account=self._account, sequence=self._sequence.next(), expires_unix_s=expires
+        )

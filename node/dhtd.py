@@ -1,0 +1,250 @@
+"""Decides how the directory child is put together.
+
+Kademlia, content store, chunk server and downloader on one asyncio loop. Run as `python -m node.dhtd` by
+node/network.py. It holds no key of the wallet, signs nothing and decides nothing about membership; when its stdin
+ends it stops p2pd and leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dht.chunk_server import ChunkServer, PortTaken
+from dht.directory import PublishRefused
+from dht.download import Downloader
+from dht.kademlia import KademliaDirectory
+from dht.manifest import MAX_MANIFEST_BYTES
+from dht.plan import ContentUnavailable
+from dht.records import RecordInvalid, SignedRecord, encode_record, open_record
+from dht.signing import RecordDomain
+from dht.store import MAX_BLOB_BYTES, ContentStore
+from node.child_main import serve_asyncio
+
+PUBLISH_AT_ONCE = 16
+CLOSE_TIMEOUT_S = 4.0
+
+log = logging.getLogger("dhtd")
+
+
+class NotStarted(Exception):
+    """A call came before `start`."""
+
+
+class Dhtd:
+    """The handlers. `start` once, then the rest in any order and overlapping."""
+
+    def __init__(self) -> None:
+        self._domain: RecordDomain | None = None
+        self._manager = ""
+        self._store: ContentStore | None = None
+        self._directory: KademliaDirectory | None = None
+        self._server: ChunkServer | None = None
+        self._downloader: Downloader | None = None
+        self._locks: weakref.WeakValueDictionary[bytes, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._publishing = asyncio.Semaphore(PUBLISH_AT_ONCE)
+
+    async def start(
+        self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, host: str, bulk_port: int,
+        dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int, bytes_per_s: float | None,
+        chunk_size_bytes: int,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Opens store, server and directory. Raises PortTaken, OSError, hivemind's P2PDaemonError."""
+        folder = Path(data_dir)
+        self._domain = RecordDomain(chain_id=chain_id, contract=contract, salt=salt, run_id=run_id)
+        self._manager = manager
+        self._store = ContentStore(
+            folder / "content", domain=self._domain, manager=manager, keep_versions=keep_versions,
+            chunk_size_bytes=chunk_size_bytes,
+        )  # fmt: skip
+        self._downloader = Downloader()
+        self._server = ChunkServer(self._store, bytes_per_s=bytes_per_s)
+        bulk_url = await self._server.start(host, bulk_port)
+        check_port_free(host, dht_port)
+        self._directory = await KademliaDirectory.open(
+            domain=self._domain, manager=manager, host=host, port=dht_port, bootstrap=bootstrap, data_dir=folder
+        )
+        return {"bulk_url": bulk_url, "multiaddrs": await self._directory.multiaddrs(), "kept": self._kept()}
+
+    async def publish(self, *, records: Sequence[bytes]) -> list[list[str]]:
+        """Stores encoded records; per record [] or [error class, message]."""
+        return list(await asyncio.gather(*map(self._publish_one, records)))
+
+    async def lookup(self, *, key: str) -> list[bytes]:
+        """Encoded valid records under `key`."""
+        return [encode_record(record) for record in await self._open_directory.lookup(key)]
+
+    async def add_blob(self, *, data: bytes | None = None, path: str | None = None) -> bytes:
+        """Keeps bytes, or the bytes of a file; returns the SHA-256."""
+        if data is not None:
+            return self._open_store.add_blob(data)
+        if path is not None:
+            return self._open_store.add_blob_file(Path(path))
+        raise ValueError("add_blob needs data or path")
+
+    async def remove_blob(self, *, sha256: bytes) -> None:
+        """Forgets a blob."""
+        self._open_store.remove_blob(sha256)
+
+    async def stage_checkpoint(self, *, folder: str, version: int) -> bytes:
+        """Copies and cuts a flat folder; returns the manifest body to sign."""
+        return await asyncio.to_thread(self._open_store.stage, Path(folder), version)
+
+    async def seal_checkpoint(self, *, body: bytes, signature: bytes) -> dict[str, Any]:
+        """Completes a staged checkpoint; from now on it is served. Returns {manifest_hash, kept}."""
+        return {"manifest_hash": self._open_store.seal(body, signature), "kept": self._kept()}
+
+    async def fetch_blob(self, *, sha256: bytes, urls: Sequence[str], max_bytes: int) -> dict[str, Any]:
+        """Fetches a blob unless it is here; returns {path, offenders}."""
+        async with self._lock(sha256):
+            return await self._fetch(sha256, urls, max_bytes)
+
+    async def fetch_checkpoint(self, *, manifest_hash: bytes, urls: Sequence[str], dest: str | None) -> dict[str, Any]:
+        """Fetches and verifies a checkpoint, serving its chunks meanwhile; copies it to `dest` if given.
+
+        Returns {folder, offenders, served_bytes, kept}.
+        """
+        store = self._open_store
+        with store.expecting(manifest_hash):
+            async with self._lock(manifest_hash):
+                found = await self._fetch(manifest_hash, urls, MAX_MANIFEST_BYTES)
+                files = await store.begin(Path(found["path"]).read_bytes())
+                report = await self._open_downloader.fetch_checkpoint(files, urls)
+            folder = files.folder if dest is None else await asyncio.to_thread(copy_folder, files.folder, Path(dest))
+        store.prune()
+        return {
+            "folder": str(folder), "offenders": {**found["offenders"], **report.offenders},
+            "served_bytes": report.served_bytes, "kept": self._kept(),
+        }  # fmt: skip
+
+    async def add_providers(self, *, content: bytes, urls: Sequence[str]) -> None:
+        """More providers for a checkpoint download under way."""
+        self._open_downloader.add_providers(content, urls)
+
+    async def status(self) -> dict[str, Any]:
+        """What a person wants to know: peers in the table, bytes sent, checkpoints and how complete they are."""
+        server, store = self._server, self._open_store
+        return {
+            "peers": self._open_directory.peers, "sent_bytes": server.sent_bytes if server else 0,
+            "checkpoints": [
+                {"version": f.manifest.version, "manifest_hash": f.content, "chunks": len(f.places),
+                 "chunks_here": sum(f.have), "complete": f.complete}
+                for f in store.checkpoints()
+            ],
+        }  # fmt: skip
+
+    async def close(self) -> None:
+        """Stops everything `start` made; what was not made is left out."""
+        for part in (self._server, self._directory):
+            if part is not None:
+                await part.close()
+        if self._downloader is not None:
+            await self._downloader.__aexit__(None, None, None)
+
+    @property
+    def _open_store(self) -> ContentStore:
+        if self._store is None:
+            raise NotStarted("dhtd was not started")
+        return self._store
+
+    @property
+    def _open_directory(self) -> KademliaDirectory:
+        if self._directory is None:
+            raise NotStarted("dhtd was not started")
+        return self._directory
+
+    @property
+    def _open_downloader(self) -> Downloader:
+        if self._downloader is None:
+            raise NotStarted("dhtd was not started")
+        return self._downloader
+
+    def _kept(self) -> list[bytes]:
+        return [files.content for files in self._open_store.checkpoints() if files.complete]
+
+    def _lock(self, content: bytes) -> asyncio.Lock:
+        """One fetch of the same content at a time; the second finds it done."""
+        return self._locks.setdefault(content, asyncio.Lock())
+
+    async def _fetch(self, sha256: bytes, urls: Sequence[str], max_bytes: int) -> dict[str, Any]:
+        store, offenders = self._open_store, dict[str, str]()
+        if store.blob_path(sha256) is None:
+            with store.expecting(sha256):
+                data, report = await self._open_downloader.fetch_blob(sha256, urls, min(max_bytes, MAX_BLOB_BYTES))
+                store.add_blob(data)
+                offenders = report.offenders
+        return {"path": str(store.blob_path(sha256)), "offenders": offenders}
+
+    async def _publish_one(self, data: bytes) -> list[str]:
+        try:
+            async with self._publishing:
+                await self._open_directory.publish(self._open(data))
+        except (RecordInvalid, PublishRefused) as error:
+            return [type(error).__name__, str(error)]
+        return []
+
+    def _open(self, data: bytes) -> SignedRecord:
+        if self._domain is None:
+            raise NotStarted("dhtd was not started")
+        return open_record(data, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+
+
+def check_port_free(host: str, port: int) -> None:
+    """Raises PortTaken when `port` is fixed and in use; p2pd itself would only time out."""
+    if port:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                raise PortTaken(f"DHT port {port} on {host} is in use; choose another") from error
+
+
+def copy_folder(source: Path, target: Path) -> Path:
+    """A whole copy of `source` at `target`, replacing it; readers never see half of it."""
+    temporary = target.with_name(target.name + ".new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    shutil.copytree(source, temporary)
+    if target.exists():
+        shutil.rmtree(target)
+    os.replace(temporary, target)
+    return target
+
+
+async def serve() -> None:
+    """Serves the handlers until stdin ends, then stops what was started, in CLOSE_TIMEOUT_S at most."""
+    dhtd = Dhtd()
+    names = ("start", "publish", "lookup", "add_blob", "remove_blob", "stage_checkpoint", "seal_checkpoint",
+             "fetch_blob", "fetch_checkpoint", "add_providers", "status")  # fmt: skip
+    try:
+        await serve_asyncio({name: getattr(dhtd, name) for name in names}, expected=(ContentUnavailable, PortTaken))
+    finally:
+        try:
+            await asyncio.wait_for(dhtd.close(), CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            log.warning("closing took more than %.0f s; leaving anyway", CLOSE_TIMEOUT_S)
+
+
+def main() -> None:
+    """Entry point. On leaving, the own process group (p2pd) is told to end, however far `start` had come."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        asyncio.run(serve())
+    finally:
+        if os.getpgrp() == os.getpid():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.killpg(0, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

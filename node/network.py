@@ -1,0 +1,299 @@
+"""Decides how a node (trio) uses the directory and moves content.
+
+Signs and refreshes its records, finds providers, keeps dhtd alive. Implements dht.directory.Directory over the dhtd
+child. Private keys stay here. It refuses to give up on a dead child or on silent bootstrap peers (back-off, one clear
+log line each time), and to hand out content that the child has not verified.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from dht.manifest import CHUNK_SIZE_BYTES, sign_manifest
+from dht.plan import ContentUnavailable
+from dht.records import (
+    DEFAULT_LIFETIME_S,
+    MAX_LIFETIME_S,
+    NodeRecord,
+    ProviderRecord,
+    RunStateRecord,
+    SignedRecord,
+    node_key,
+    open_record,
+    provider_key,
+    run_state_key,
+)
+from dht.signing import RecordDomain, Signer
+from dht.store import KEEP_VERSIONS
+from node.announcer import Announcer
+from node.dhtd_link import DhtdLink, NetworkDown
+
+MORE_PROVIDERS_S = 5.0
+RETRY_FIRST_S, RETRY_LAST_S = 0.25, 5.0
+MAX_ANNOUNCED_BLOBS = 64  # one signature and one store each, every third of a lifetime
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """Ports of 0 mean any free one.
+
+    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served.
+    """
+
+    host: str = "127.0.0.1"
+    bulk_port: int = 0
+    dht_port: int = 0
+    bootstrap: tuple[str, ...] = ()
+    keep_versions: int = KEEP_VERSIONS
+    lifetime_s: float = DEFAULT_LIFETIME_S
+    bytes_per_s: float | None = None
+    chunk_size_bytes: int = CHUNK_SIZE_BYTES
+
+    def __post_init__(self) -> None:
+        if self.host in ("0.0.0.0", "::", ""):
+            raise ValueError("host is the address at which others reach this node, not a wildcard")
+        if not 1.0 <= self.lifetime_s <= MAX_LIFETIME_S:
+            raise ValueError(f"lifetime_s is between 1 and {MAX_LIFETIME_S:.0f}")
+
+
+class Network:
+    """This node's view of the peer-to-peer plane. Use through `open_network`; trio only."""
+
+    def __init__(
+        self, config: NetworkConfig, *, account: Signer, domain: RecordDomain, manager: str, data_dir: Path
+    ) -> None:
+        self._config, self._account, self._domain, self._manager = config, account, domain, manager
+        self._link = DhtdLink({
+            "chain_id": domain.chain_id, "contract": domain.contract, "salt": domain.salt, "run_id": domain.run_id,
+            "manager": manager, "host": config.host, "bulk_port": config.bulk_port, "dht_port": config.dht_port,
+            "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()), "keep_versions": config.keep_versions,
+            "bytes_per_s": config.bytes_per_s, "chunk_size_bytes": config.chunk_size_bytes,
+        }, data_dir=data_dir, on_start=self._started)  # fmt: skip
+        self._announcer = Announcer(
+            self._link, account=account, domain=domain, lifetime_s=config.lifetime_s,
+            sequence_path=data_dir / "record-sequence",
+        )  # fmt: skip
+        self._checkpoints: set[bytes] = set()
+        self._arriving: Counter[bytes] = Counter()
+        self.bulk_url = ""
+        self.multiaddrs: tuple[str, ...] = ()
+        self.offenders: dict[str, str] = {}  # base URL → what it sent wrongly
+
+    async def publish(self, record: SignedRecord) -> None:
+        """See Directory. Also raises NetworkDown."""
+        await self._announcer.publish(record)
+
+    async def lookup(self, key: str) -> tuple[SignedRecord, ...]:
+        """See Directory. Also raises NetworkDown."""
+        values = await self._link.call("lookup", key=key)
+        now = time.time()
+        return tuple(open_record(v, domain=self._domain, manager=self._manager, now_unix_s=now) for v in values)
+
+    async def announce_node(self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str]) -> None:
+        """Publishes who this node is until `withdraw_node` or closing.
+
+        Raises RecordInvalid, PublishRefused, NetworkDown.
+        """
+        await self._announcer.announce(("node", b""), NodeRecord(
+            address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs),
+            bulk_url=self.bulk_url,
+        ))  # fmt: skip
+
+    async def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
+        """Publishes the run state (the manager's node only; RecordInvalid otherwise)."""
+        await self._announcer.announce(("run-state", b""), RunStateRecord(
+            open_step=open_step, policy_version=policy_version, manifest_hash=manifest_hash
+        ))  # fmt: skip
+
+    def announce_content(self, content: bytes) -> None:
+        """Keeps this node published as a provider of a blob or checkpoint it holds or is fetching, from a moment on."""
+        record = ProviderRecord(address=self._account.address, content=content, bulk_url=self.bulk_url)
+        self._announcer.announce_soon(("provider", content), record)
+        checkpoints = self._checkpoints | set(+self._arriving)
+        blobs = [c for kind, c in self._announcer.slots if kind == "provider" and c not in checkpoints]
+        for old in blobs[:-MAX_ANNOUNCED_BLOBS]:
+            self.withdraw_content(old)
+
+    def withdraw_content(self, content: bytes) -> None:
+        """Stops refreshing a provider record; it is gone within its lifetime."""
+        self._announcer.withdraw(("provider", content))
+
+    def withdraw_node(self) -> None:
+        """Stops refreshing the node record; it is gone within its lifetime."""
+        self._announcer.withdraw(("node", b""))
+
+    async def nodes(self) -> tuple[SignedRecord, ...]:
+        """Every live node; `.content` is its NodeRecord."""
+        return await self.lookup(node_key(self._domain.run_id))
+
+    async def run_state(self) -> RunStateRecord | None:
+        """The manager's newest word, or None while nobody has it."""
+        records = await self.lookup(run_state_key(self._domain.run_id))
+        contents = [record.content for record in records if isinstance(record.content, RunStateRecord)]
+        return contents[0] if contents else None
+
+    async def providers(self, content: bytes) -> tuple[str, ...]:
+        """Base URLs of the other nodes that serve `content`."""
+        records = await self.lookup(provider_key(self._domain.run_id, content))
+        bodies = [r.content for r in records if r.subject != self._account.address]
+        return tuple(body.bulk_url for body in bodies if isinstance(body, ProviderRecord))
+
+    async def add_blob(self, data: bytes | Path, *, announce: bool = True) -> bytes:
+        """Keeps bytes (or a file's) of at most 64 MiB, serves them, returns their SHA-256. Raises StoreError."""
+        where = {"path": str(data.absolute())} if isinstance(data, Path) else {"data": data}
+        sha256 = await self._link.call("add_blob", **where)
+        if announce:
+            self.announce_content(sha256)
+        return sha256
+
+    async def remove_blob(self, sha256: bytes) -> None:
+        """Forgets a blob and stops announcing it."""
+        self.withdraw_content(sha256)
+        await self._link.call("remove_blob", sha256=sha256)
+
+    async def publish_checkpoint(self, folder: Path, version: int, *, timeout_s: float = 600.0) -> bytes:
+        """Cuts, signs (as the manager), serves and announces a flat folder; returns the manifest hash for the ledger.
+
+        Raises StoreError (not flat), ManifestInvalid (bad names, not the manager), NetworkDown.
+        """
+        body = await self._link.call(
+            "stage_checkpoint", timeout_s=timeout_s, folder=str(folder.absolute()), version=version
+        )
+        signature = sign_manifest(body, domain=self._domain, account=self._account)
+        sealed = await self._link.call("seal_checkpoint", timeout_s=timeout_s, body=body, signature=signature)
+        self._keep_checkpoints(sealed["kept"])
+        self.announce_content(sealed["manifest_hash"])
+        return sealed["manifest_hash"]
+
+    async def fetch_blob(
+        self, sha256: bytes, *, max_bytes: int, timeout_s: float, urls: Sequence[str] = (), announce: bool = False
+    ) -> Path:
+        """A verified blob's path, from `urls` and whoever the directory names; retries until `timeout_s`.
+
+        Raises ContentUnavailable.
+        """
+
+        async def attempt(providers: Sequence[str], left_s: float) -> Any:
+            return await self._link.call(
+                "fetch_blob", timeout_s=left_s, sha256=sha256, urls=providers, max_bytes=max_bytes
+            )
+
+        found = await self._fetch(sha256, urls, timeout_s, attempt)
+        if announce:
+            self.announce_content(sha256)
+        return Path(found["path"])
+
+    async def fetch_checkpoint(
+        self, manifest_hash: bytes, *, timeout_s: float, dest: Path | None = None, urls: Sequence[str] = (),
+        announce: bool = True,
+    ) -> Path:  # fmt: skip
+        """A verified checkpoint folder (a copy at `dest` if given.
+
+        Else the store's own: read only, pruned with its version). With `announce` this node is a provider
+        from the start and serves chunks as they arrive. Raises ContentUnavailable after `timeout_s`,
+        ManifestInvalid or CheckpointWrong at once (take the next version).
+        """
+        target = None if dest is None else str(dest.absolute())
+
+        async def attempt(providers: Sequence[str], left_s: float) -> Any:
+            return await self._link.call(
+                "fetch_checkpoint", timeout_s=left_s, manifest_hash=manifest_hash, urls=providers, dest=target
+            )
+
+        self._arriving[manifest_hash] += 1
+        if announce:
+            self.announce_content(manifest_hash)
+        try:
+            found = await self._fetch(manifest_hash, urls, timeout_s, attempt)
+            self._keep_checkpoints(found["kept"])
+        finally:
+            self._arriving[manifest_hash] -= 1
+            if manifest_hash not in self._checkpoints:
+                self.withdraw_content(manifest_hash)
+        return Path(found["folder"])
+
+    async def status(self) -> dict[str, Any]:
+        """{peers, sent_bytes, checkpoints: [{version, manifest_hash, chunks, chunks_here, complete}]} of dhtd."""
+        return await self._link.call("status")
+
+    def _started(self, result: dict[str, Any]) -> None:
+        self.bulk_url, self.multiaddrs = result["bulk_url"], tuple(result["multiaddrs"])
+        self._keep_checkpoints(result["kept"])
+        for content in result["kept"]:
+            self.announce_content(content)
+        self._announcer.refresh_soon()
+
+    async def _fetch(
+        self, content: bytes, urls: Sequence[str], timeout_s: float,
+        attempt: Callable[[Sequence[str], float], Awaitable[dict[str, Any]]],
+    ) -> dict[str, Any]:  # fmt: skip
+        """Attempts with back-off and fresh providers until `timeout_s`."""
+        deadline, delay_s = trio.current_time() + timeout_s, RETRY_FIRST_S
+        while True:
+            try:
+                providers = list(dict.fromkeys([*urls, *await self.providers(content)]))
+                found = await attempt(providers, max(0.1, deadline - trio.current_time()))
+            except (ContentUnavailable, NetworkDown) as error:
+                if trio.current_time() + delay_s > deadline:
+                    raise ContentUnavailable(f"{error} (gave up after {timeout_s:.0f} s)") from error
+                log.info("%s; trying again in %.1f s", error, delay_s)
+                await trio.sleep(delay_s)
+                delay_s = min(2 * delay_s, RETRY_LAST_S)
+                continue
+            for url, reason in found["offenders"].items():
+                log.warning("provider %s sent wrong bytes for %s: %s", url, content.hex(), reason)
+                self.offenders[url] = reason
+            return found
+
+    async def name_providers_forever(self) -> None:
+        """Tells dhtd of providers that appeared while a checkpoint arrives."""
+        while True:
+            await trio.sleep(MORE_PROVIDERS_S)
+            for content in +self._arriving:
+                try:
+                    await self._link.call("add_providers", content=content, urls=await self.providers(content))
+                except NetworkDown as error:
+                    log.warning("no new providers for %s: %s", content.hex(), error)
+
+    def _keep_checkpoints(self, kept: Sequence[bytes]) -> None:
+        """Stops announcing checkpoints that the store has pruned."""
+        for content in self._checkpoints - set(kept):
+            self.withdraw_content(content)
+        self._checkpoints = set(kept)
+
+
+@asynccontextmanager
+async def open_network(
+    config: NetworkConfig, *, account: Signer, domain: RecordDomain, manager: str, data_dir: Path
+) -> AsyncIterator[Network]:
+    """Starts dhtd and yields the Network; on leaving, dhtd and its p2pd are gone.
+
+    `manager` is the checksum address whose run state and manifests count. Exceptions of the body pass unchanged.
+    Raises NetworkStartFailed.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    network = Network(config, account=account, domain=domain, manager=manager, data_dir=data_dir)
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            await nursery.start(network._link.run)
+            nursery.start_soon(network._announcer.refresh_forever)
+            nursery.start_soon(network.name_providers_forever)
+            yield network
+        except Exception as error:  # raised again below, outside the nursery's group
+            failure = error
+        finally:
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

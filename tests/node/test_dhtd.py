@@ -1,0 +1,240 @@
+"""The real thing: Networks over dhtd children with hivemind's Kademlia and p2pd, on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+
+from dht.manifest import ManifestInvalid
+from dht.plan import ContentUnavailable
+from dht.records import NodeRecord, RunStateRecord, encode_record, node_key
+from dht.signing import RecordDomain
+from dht.store import StoreError
+from node.child import open_child
+from node.dhtd_link import NetworkStartFailed
+from node.network import Network, NetworkConfig, open_network
+from tests.dht.directory_contract import CHECKS, PEER, Bench
+
+LIMIT_S = 90.0
+ROOT = Path(__file__).resolve().parents[2]
+Opener = Callable[..., AbstractAsyncContextManager[Network]]
+
+ROGUE = """
+import asyncio, sys, time
+from dht.lean_hivemind import DHTNode
+from hivemind.dht.routing import DHTID
+from node.child_main import serve_asyncio
+node = None
+async def start(bootstrap):
+    global node
+    node = await DHTNode.create(initial_peers=bootstrap, startup_timeout=60, auto_nat=False, nat_port_map=False)
+async def keep(key, subject, data):
+    "Holds a bad record itself, to hand it to whoever asks."
+    wrapped = node.protocol.serializer.dumps(data)
+    node.protocol.storage.store(DHTID.generate(source=key), wrapped, time.time() + 60, subkey=subject)
+async def push(key, subject, data):
+    "Asks every other node to store it; how many agreed."
+    wrapped, key_id = node.protocol.serializer.dumps(data), DHTID.generate(source=key)
+    answers = [
+        await node.protocol.call_store(peer, [key_id], [wrapped], [time.time() + 60], subkeys=[subject])
+        for peer in list(node.protocol.routing_table.peer_id_to_uid)
+    ]
+    return [len(answers), sum(bool(a and a[0]) for a in answers)]
+asyncio.run(serve_asyncio({"start": start, "keep": keep, "push": push}))
+"""
+
+
+@pytest.fixture
+def accounts() -> list[LocalAccount]:
+    return [Account.from_key(bytes([number]) * 32) for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def domain(accounts: list[LocalAccount]) -> RecordDomain:
+    return RecordDomain(chain_id=31337, contract=accounts[0].address, salt=b"s" * 32, run_id=b"r" * 32)
+
+
+@pytest.fixture
+def opener(accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path) -> Opener:
+    @asynccontextmanager
+    async def opened(number: int, *bootstrap: str, **options: object) -> AsyncIterator[Network]:
+        config = NetworkConfig(bootstrap=bootstrap, chunk_size_bytes=4096, **options)
+        async with open_network(
+            config, account=accounts[number], domain=domain, manager=accounts[0].address,
+            data_dir=tmp_path / str(number),
+        ) as network:  # fmt: skip
+            yield network
+
+    return opened
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    with trio.fail_after(LIMIT_S / 3):
+        while not await condition():
+            await trio.lowlevel.checkpoint()
+
+
+def group_of(pid: int) -> list[int]:
+    """Processes of a process group that have not ended."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+        if int(fields[2]) == pid and fields[0] != "Z":
+            members.append(int(stat.parent.name))
+    return members
+
+
+async def group_gone(pid: int) -> None:
+    async def gone() -> bool:
+        return group_of(pid) == []
+
+    await until(gone)
+
+
+def child_pid(network: Network) -> int:
+    pid = network._link.pid
+    assert pid is not None
+    return pid
+
+
+async def test_directory_contract_and_a_rogue_node(
+    opener: Opener, accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path
+) -> None:
+    with trio.fail_after(LIMIT_S):
+        async with opener(0) as first, opener(1, *first.multiaddrs) as second:
+            bench = Bench(here=first, there=second, accounts=accounts, domain=domain, clock=time.time, until=until)
+            for check in CHECKS:
+                await check(bench)
+            async with open_child(
+                [sys.executable, "-c", ROGUE], name="rogue", log_path=tmp_path / "rogue.log",
+                env={"PYTHONPATH": str(ROOT)},
+            ) as rogue:  # fmt: skip
+                await rogue.call("start", timeout_s=60, bootstrap=first.multiaddrs)
+                key, subject = node_key(domain.run_id), accounts[2].address
+                expired = encode_record(bench.sign(bench.node(2), accounts[2]))
+                for bad in (b"", b"\xc1", bytes(20_000), expired):  # the last one with an expiry that it does not sign
+                    asked, stored = await rogue.call("push", timeout_s=20, key=key, subject=subject, data=bad)
+                    assert asked == 2
+                    assert stored == 0
+                await rogue.call("keep", timeout_s=20, key=key, subject=subject, data=b"junk")
+                for reader in (first, second):
+                    assert subject not in [record.subject for record in await reader.nodes()]
+
+
+async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
+    opener: Opener, accounts: list[LocalAccount], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    files = {"config.json": b"{}", "model.safetensors": os.urandom(50_000)}
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    with trio.fail_after(LIMIT_S):
+        async with opener(0) as trainer, opener(1, *trainer.multiaddrs, lifetime_s=3) as relay:
+            await trainer.announce_node(peer_id=PEER, roles=["trainer"], multiaddrs=["/ip4/127.0.0.1/tcp/4001"])
+            await relay.announce_node(peer_id=PEER, roles=["relay"], multiaddrs=[])
+            content = await trainer.publish_checkpoint(folder, 7)
+            await trainer.announce_run_state(open_step=1, policy_version=7, manifest_hash=content)
+            expected = RunStateRecord(open_step=1, policy_version=7, manifest_hash=content)
+            assert await relay.run_state() == expected
+
+            fetched = await relay.fetch_checkpoint(content, timeout_s=30, dest=tmp_path / "copy")
+            assert {path.name: path.read_bytes() for path in fetched.iterdir()} == files
+            sha256 = await trainer.add_blob(b"a submission")
+            path = await relay.fetch_blob(sha256, max_bytes=1000, timeout_s=30)
+            assert path.read_bytes() == b"a submission"
+            with pytest.raises(ContentUnavailable, match="gave up"):
+                await relay.fetch_blob(b"?" * 32, max_bytes=1000, timeout_s=0.5)
+
+            with pytest.raises(ManifestInvalid, match="forged"):
+                await relay.publish_checkpoint(folder, 8)
+            (folder / "sub").mkdir()
+            with pytest.raises(StoreError, match="flat"):
+                await trainer.publish_checkpoint(folder, 8)
+
+            killed = child_pid(relay)
+            os.kill(killed, signal.SIGKILL)  # records are refreshed by the restarted child, at the same URL
+            await group_gone(killed)
+
+            async def relay_is_back() -> bool:
+                urls = await trainer.providers(content)
+                nodes = [r.content for r in await trainer.nodes() if r.subject == accounts[1].address]
+                back = relay._link.pid not in (None, killed)
+                return back and urls == (relay.bulk_url,) and [isinstance(n, NodeRecord) for n in nodes] == [True]
+
+            await until(relay_is_back)
+            assert "dhtd ended with status -9" in caplog.text
+            status = await relay.status()
+            assert [(c["version"], c["complete"]) for c in status["checkpoints"]] == [(7, True)]
+            pids = [child_pid(trainer), child_pid(relay)]
+        for pid in pids:
+            assert group_of(pid) == []
+
+
+async def test_a_dead_bootstrap_peer_is_dialled_again_until_it_lives(opener: Opener) -> None:
+    with trio.fail_after(LIMIT_S):
+        async with opener(0) as late:
+            address = late.multiaddrs[0]
+        port = int(address.split("/tcp/")[1].split("/")[0])
+        async with opener(1, address) as early:
+            assert (await early.status())["peers"] == 0
+            assert "no bootstrap peer" in (early._link.log_path).read_text()
+            async with opener(0, dht_port=port) as late:  # the same identity comes back
+                assert late.multiaddrs == (address,)
+
+                async def met() -> bool:
+                    return (await early.status())["peers"] == 1
+
+                await until(met)
+
+
+async def test_a_taken_port_is_named_and_not_retried(opener: Opener) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for option in ("bulk_port", "dht_port"):
+            with pytest.raises(NetworkStartFailed, match="in use"):
+                async with opener(0, **{option: taken.getsockname()[1]}):
+                    raise AssertionError("must not open")
+
+
+async def test_dhtd_and_p2pd_end_with_a_killed_node(tmp_path: Path, domain: RecordDomain) -> None:
+    code = f"""
+import trio
+from pathlib import Path
+from eth_account import Account
+from dht.signing import RecordDomain
+from node.network import NetworkConfig, open_network
+async def main():
+    account = Account.from_key(bytes([1]) * 32)
+    domain = RecordDomain(chain_id=31337, contract=account.address, salt=b"s" * 32, run_id=b"r" * 32)
+    async with open_network(NetworkConfig(), account=account, domain=domain, manager=account.address,
+                            data_dir=Path({str(tmp_path)!r})) as network:
+        print(network._link.pid, flush=True)
+        await trio.sleep_forever()
+trio.run(main)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as node:
+        assert node.stdout is not None
+        dhtd = int(await trio.to_thread.run_sync(node.stdout.readline))
+        assert len(group_of(dhtd)) == 2
+        node.kill()
+        with trio.fail_after(10):  # P2P.md: 35 s when left to p2pd itself
+            await group_gone(dhtd)
