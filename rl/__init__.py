@@ -1,0 +1,1 @@
+"""From problem to gradient: tasks, dictated problems, rollouts, the engine, and the trainer."""

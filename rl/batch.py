@@ -1,0 +1,77 @@
+"""Which accepted rollouts make up a step's batch: the online filter of the report, section 2.2. Pure.
+
+Groups are formed by problem and worker, never by position. A group whose advantages are all zero teaches nothing
+and does not count; more rollouts are asked for until the batch is full. Nothing is trained twice: a submission
+counts once, whatever is announced how often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rl.rollouts import Rollout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingGroup:
+    """The completions of one problem by one worker."""
+
+    problem_id: str
+    prompt_ids: tuple[int, ...]
+    completions: tuple[tuple[int, ...], ...]
+    rewards: tuple[float, ...]
+    behaviour_logprobs: tuple[tuple[float, ...], ...]
+    """As reported by the worker; used for a metric only, never for the update."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StepBatch:
+    """What has been accepted for one step so far."""
+
+    step: int
+    wanted: int
+    """Groups with non-zero advantage that make a full batch."""
+    groups: list[TrainingGroup] = field(default_factory=list)
+    """The usable ones, in order of arrival."""
+    rewards: list[float] = field(default_factory=list)
+    """Of every accepted rollout, usable or not: the step's mean reward is the mean of these."""
+    lengths: list[int] = field(default_factory=list)
+    """Completion lengths in tokens, alongside `rewards`."""
+    seen_groups: int = 0
+    versions: set[int] = field(default_factory=set)
+    _counted: set[bytes] = field(default_factory=set)
+
+    @property
+    def full(self) -> bool:
+        return len(self.groups) >= self.wanted
+
+    def add(self, submission_id: bytes, rollouts: Iterable[Rollout]) -> None:
+        """Count one accepted submission; a second time it changes nothing."""
+        if submission_id in self._counted:
+            return
+        self._counted.add(submission_id)
+        by_problem: dict[str, list[Rollout]] = {}
+        for rollout in rollouts:
+            by_problem.setdefault(rollout.problem_id, []).append(rollout)
+            self.rewards.append(rollout.reward)
+            self.lengths.append(len(rollout.completion_ids))
+            self.versions.add(rollout.policy_version)
+        self.seen_groups += len(by_problem)
+        for problem_id, members in by_problem.items():
+            if len({r.reward for r in members}) > 1:
+                self.groups.append(
+                    TrainingGroup(
+                        problem_id=problem_id,
+                        prompt_ids=members[0].prompt_ids,
+                        completions=tuple(r.completion_ids for r in members),
+                        rewards=tuple(r.reward for r in members),
+                        behaviour_logprobs=tuple(r.logprobs for r in members),
+                    )
+                )
+
+    def batch(self) -> tuple[TrainingGroup, ...]:
+        """Exactly `wanted` groups, the earliest first. Raises ValueError while the batch is not full."""
+        if not self.full:
+            raise ValueError(f"step {self.step} has {len(self.groups)} of {self.wanted} groups")
+        return tuple(self.groups[: self.wanted])

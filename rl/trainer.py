@@ -1,0 +1,175 @@
+"""Takes GRPO steps on groups of rollouts and writes the new policy as an HF folder.
+
+Master weights and optimiser state are float32; what is published is bfloat16. It decides nothing about which
+rollouts to trust or to wait for. A step whose loss or gradient is not finite raises and changes nothing on disk.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+from rl.advantage import group_advantages
+from rl.batch import TrainingGroup
+from rl.hardware import ComputeType
+from rl.loss import grpo_objective, token_statistics
+from rl.packing import Packed, pack, split_by_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Hyper-parameters of the update; defaults are the report's where it names one."""
+
+    learning_rate: float = 3e-7
+    warmup_steps: int = 25
+    optimizer_steps: int = 8
+    """Optimiser steps for each batch of rollouts."""
+    clip_epsilon: float = 0.2
+    clip_delta: float = 4.0
+    entropy_coefficient: float = 1e-4
+    grad_norm_clip: float = 0.1
+    temperature: float = 1.0
+    micro_batch_tokens: int = 1024
+    """Packed tokens that are forwarded and held for backward at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMetrics:
+    """What one step showed; means are over trained completion tokens unless said otherwise."""
+
+    loss: float
+    grad_norm: float
+    """Before clipping; the largest of the step's optimiser steps."""
+    clip_ratio: float
+    entropy: float
+    """Nats per token."""
+    kl_behaviour: float
+    """KL from the trainer's policy at the start of the step to the workers' reported one, k3 estimate, nats."""
+    trained_tokens: int
+
+
+class TrainingFault(RuntimeError):
+    """The loss or the gradient is not finite; the weights are as they were before the optimiser step."""
+
+
+class PolicyTrainer:
+    """One policy, its float32 master weights and its optimiser."""
+
+    def __init__(self, folder: Path, *, recipe: Recipe, compute_type: ComputeType) -> None:
+        self._source = folder
+        self._recipe = recipe
+        self._autocast = compute_type == "bfloat16"
+        self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+        self._model.train()
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._model.to(self._device)
+        self._optimizer = torch.optim.AdamW(
+            self._model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.99), weight_decay=0.0, foreach=True
+        )
+        self._updates = 0
+
+    def step(self, groups: Sequence[TrainingGroup]) -> StepMetrics:
+        """Train on one full batch of groups, `optimizer_steps` updates in all."""
+        minibatches = [list(part) for part in np.array_split(np.arange(len(groups)), self._recipe.optimizer_steps)]
+        minibatches = [[groups[i] for i in part] for part in minibatches if len(part)]
+        # The first update starts from the weights of the step's start, so its ratio is 1 by definition and
+        # the forward pass of the update itself yields log pi_old. Later updates need it taken beforehand.
+        old = [None, *(self._old_logprobs(part) for part in minibatches[1:])]
+        totals = {"loss": 0.0, "clipped": 0.0, "entropy": 0.0, "kl": 0.0}
+        tokens, norms = 0, []
+        for part, old_logprobs in zip(minibatches, old, strict=True):
+            norms.append(self._update(part, old_logprobs, totals))
+            tokens += sum(len(c) for group in part for c in group.completions)
+        return StepMetrics(
+            loss=totals["loss"] / len(minibatches),
+            grad_norm=max(norms),
+            clip_ratio=totals["clipped"] / tokens,
+            entropy=totals["entropy"] / tokens,
+            kl_behaviour=totals["kl"] / tokens,
+            trained_tokens=tokens,
+        )
+
+    def _update(
+        self, groups: list[TrainingGroup], old: list[torch.Tensor] | None, totals: dict[str, float]
+    ) -> float:
+        recipe = self._recipe
+        denominator = sum(len(c) for group in groups for c in group.completions)
+        self._optimizer.zero_grad(set_to_none=True)
+        for number, (part, packed) in enumerate(self._micro_batches(groups)):
+            logprobs, entropy = self._forward(packed)
+            old_logprobs = logprobs.detach() if old is None else old[number]
+            advantages = self._per_token([group_advantages(np.asarray(g.rewards)) for g in part], part)
+            behaviour = torch.tensor(
+                [x for g in part for c in g.behaviour_logprobs for x in c], dtype=torch.float32, device=self._device
+            )
+            terms = grpo_objective(
+                logprobs, old_logprobs, advantages, epsilon=recipe.clip_epsilon, delta=recipe.clip_delta
+            )
+            loss = -(terms.objective + recipe.entropy_coefficient * entropy).sum() / denominator
+            loss.backward()
+            gap = old_logprobs - behaviour
+            totals["loss"] += loss.item()
+            totals["clipped"] += terms.clipped.sum().item()
+            totals["entropy"] += entropy.detach().sum().item()
+            totals["kl"] += (torch.exp(gap) - 1 - gap).sum().item()
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), recipe.grad_norm_clip).item()
+        if not np.isfinite(norm) or not np.isfinite(totals["loss"]):
+            self._optimizer.zero_grad(set_to_none=True)
+            raise TrainingFault(f"gradient norm {norm}, loss {totals['loss']} at update {self._updates}")
+        self._updates += 1
+        for parameters in self._optimizer.param_groups:
+            parameters["lr"] = recipe.learning_rate * min(1.0, self._updates / max(1, recipe.warmup_steps))
+        self._optimizer.step()
+        return norm
+
+    @torch.no_grad()
+    def _old_logprobs(self, groups: list[TrainingGroup]) -> list[torch.Tensor]:
+        return [self._forward(packed)[0] for _, packed in self._micro_batches(groups)]
+
+    def _micro_batches(self, groups: list[TrainingGroup]) -> list[tuple[list[TrainingGroup], Packed]]:
+        rows = [(group.prompt_ids, group.completions) for group in groups]
+        return [
+            ([groups[i] for i in part], pack([rows[i] for i in part]))
+            for part in split_by_tokens(rows, self._recipe.micro_batch_tokens)
+        ]
+
+    def _forward(self, packed: Packed) -> tuple[torch.Tensor, torch.Tensor]:
+        ids, positions, allowed, rows, targets = (
+            torch.from_numpy(array).to(self._device)
+            for array in (packed.ids, packed.positions, packed.allowed, packed.source_rows, packed.targets)
+        )
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
+            hidden = self._model.model(
+                input_ids=ids[None], position_ids=positions[None], attention_mask=allowed[None, None], use_cache=False
+            ).last_hidden_state[0]
+            logits = self._model.lm_head(hidden[rows])
+        return token_statistics(logits / self._recipe.temperature, targets)
+
+    def _per_token(self, per_completion: list[np.ndarray], groups: list[TrainingGroup]) -> torch.Tensor:
+        values = np.concatenate(per_completion)
+        lengths = [len(c) for group in groups for c in group.completions]
+        return torch.from_numpy(np.repeat(values, lengths)).float().to(self._device)
+
+    def save(self, folder: Path) -> None:
+        """Write the policy as a flat HF folder in bfloat16; the folder appears complete or not at all."""
+        partial = folder.with_name(folder.name + ".part")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for file in sorted(self._source.iterdir()):
+            if file.is_file() and file.suffix != ".safetensors" and not file.name.endswith(".index.json"):
+                shutil.copyfile(file, partial / file.name)
+        tied = set(getattr(self._model, "all_tied_weights_keys", {}) or {})
+        weights = {
+            name: tensor.to(torch.bfloat16).contiguous().cpu()
+            for name, tensor in self._model.state_dict().items()
+            if name not in tied
+        }
+        save_file(weights, partial / "model.safetensors", metadata={"format": "pt"})
+        partial.rename(folder)

@@ -1,0 +1,237 @@
+"""The checks of a submission, each one pure function: a `Rejection`, or None where nothing is wrong.
+
+They are listed from cheapest to dearest. What is honest is never rejected: bounds follow from what an honest worker
+can produce, and where honesty is random, from `verify.chance`. They do not know which check runs when
+(`verify.verdict`), nor do they read files or run models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import exp, isfinite
+
+import numpy as np
+
+from rl.draw import draw_problems, draw_seed
+from rl.prompts import Tokenizer, decode_completion, render_prompt
+from rl.rollouts import Rollout
+from rl.tasks import Problem, Task
+from verify import chance
+from verify.proofs import BLOCK_TOKENS, proof_fault
+from verify.rejection import Rejection
+from verify.rules import Claim, Rules
+from verify.thresholds import ProofStatistics, Thresholds
+
+LOGPROB_TOLERANCE = 1e-3
+"""A log-probability may exceed 0 by this much rounding."""
+
+
+def check_size(size_bytes: int, rules: Rules) -> Rejection | None:
+    """The file is not empty and not larger than allowed."""
+    if not 0 < size_bytes <= rules.max_file_bytes:
+        return Rejection(code="size", detail=f"{size_bytes} bytes, allowed are 1 to {rules.max_file_bytes}")
+    return None
+
+
+def check_hash(digest: bytes, claim: Claim) -> Rejection | None:
+    """The file is the one that the ledger names."""
+    if digest != claim.file_hash:
+        return Rejection(code="hash", detail=f"SHA-256 {digest.hex()}, recorded is {claim.file_hash.hex()}")
+    return None
+
+
+def check_in_time(claim: Claim) -> Rejection | None:
+    """The step was still open when the ledger recorded the submission."""
+    if claim.step < claim.open_step:
+        return Rejection(code="late", detail=f"for step {claim.step} when step {claim.open_step} was open")
+    return None
+
+
+def check_rows(rollouts: Sequence[Rollout], rules: Rules) -> Rejection | None:
+    """One row for each sample of each group, in that order."""
+    wanted = rules.groups * rules.samples
+    if len(rollouts) != wanted:
+        return Rejection(code="row-count", detail=f"{len(rollouts)} rows, not {wanted}")
+    for row, rollout in enumerate(rollouts):
+        if (rollout.group, rollout.sample) != divmod(row, rules.samples):
+            return Rejection(code="row-count", detail=f"row {row} is group {rollout.group}, sample {rollout.sample}")
+    return None
+
+
+def check_bounds(rollouts: Sequence[Rollout], rules: Rules, vocab_size: int) -> Rejection | None:
+    """Every scalar is finite and possible, every per-token list has one entry a token."""
+    lowest, highest = rules.reward_range
+    for row, rollout in enumerate(rollouts):
+        tokens = len(rollout.completion_ids)
+        wrong = None
+        if not 1 <= tokens <= rules.max_new_tokens:
+            wrong = f"{tokens} tokens, allowed are 1 to {rules.max_new_tokens}"
+        elif not all(0 <= token < vocab_size for token in rollout.completion_ids):
+            wrong = f"a token id outside the vocabulary of {vocab_size}"
+        elif len(rollout.logprobs) != tokens:
+            wrong = f"{len(rollout.logprobs)} log-probabilities for {tokens} tokens"
+        elif not all(isfinite(p) and p <= LOGPROB_TOLERANCE for p in rollout.logprobs):
+            wrong = "a log-probability is not a finite number up to 0"
+        elif not (isfinite(rollout.reward) and lowest <= rollout.reward <= highest):
+            wrong = f"reward {rollout.reward!r}, allowed are {lowest} to {highest}"
+        elif rollout.finish_reason not in ("eos", "length"):
+            wrong = f"finish reason {rollout.finish_reason[:20]!r}"
+        if wrong is not None:
+            return Rejection(code="bounds", detail=f"row {row}: {wrong}")
+    return None
+
+
+def dictated_problems(claim: Claim, rules: Rules, task: Task) -> tuple[Problem, ...]:
+    """The problems that this submission must solve, one a group, in order."""
+    seed = draw_seed(claim.run_id, claim.step, claim.worker, claim.counter)
+    return tuple(task.problem(index) for index in draw_problems(seed, rules.groups, task.size))
+
+
+def check_problems(rollouts: Sequence[Rollout], claim: Claim, rules: Rules, task: Task) -> Rejection | None:
+    """Step, counter and problems are the ones that the ledger's entry dictates."""
+    if not 0 <= claim.counter < rules.max_submissions:
+        detail = f"counter {claim.counter}, allowed are 0 to {rules.max_submissions - 1}"
+        return Rejection(code="problems", detail=detail)
+    problems = dictated_problems(claim, rules, task)
+    for row, rollout in enumerate(rollouts):
+        if (rollout.step, rollout.counter) != (claim.step, claim.counter):
+            wrong = f"step {rollout.step}, counter {rollout.counter}, not {claim.step}, {claim.counter}"
+        elif rollout.problem_id != (wanted := problems[rollout.group].problem_id):
+            wrong = f"problem {rollout.problem_id[:80]!r}, not {wanted!r}"
+        else:
+            continue
+        return Rejection(code="problems", detail=f"row {row}: {wrong}")
+    return None
+
+
+def check_version(rollouts: Sequence[Rollout], claim: Claim, rules: Rules) -> Rejection | None:
+    """One announced policy made all rollouts, and it is not older than the pool's asynchrony allows."""
+    version, oldest = rollouts[0].policy_version, claim.step - rules.max_policy_lag
+    if any(rollout.policy_version != version for rollout in rollouts):
+        return Rejection(code="bounds", detail="several policy versions in one file")
+    if not 0 <= version <= claim.newest_version:
+        return Rejection(code="bounds", detail=f"policy version {version}, the newest is {claim.newest_version}")
+    if version < oldest:
+        return Rejection(code="stale", detail=f"policy {version} for step {claim.step}, the oldest allowed is {oldest}")
+    return None
+
+
+def check_proof_count(rollouts: Sequence[Rollout], hidden_size: int) -> Rejection | None:
+    """Every completion carries exactly its proofs, each of the exact size and well formed."""
+    for row, rollout in enumerate(rollouts):
+        fault = proof_fault(rollout.proofs, tokens=len(rollout.completion_ids), hidden=hidden_size)
+        if fault is not None:
+            return Rejection(code="proof-count", detail=f"row {row}: {fault.detail}")
+    return None
+
+
+def check_endings(rollouts: Sequence[Rollout], rules: Rules, eos_token_id: int) -> Rejection | None:
+    """EOS comes last and only last; without it the completion has the maximum length."""
+    for row, rollout in enumerate(rollouts):
+        *before, last = rollout.completion_ids
+        if eos_token_id in before:
+            wrong = "tokens after the EOS"
+        elif (last == eos_token_id) != (rollout.finish_reason == "eos"):
+            wrong = f"finish reason {rollout.finish_reason!r}, but the last token is {last}"
+        elif last != eos_token_id and len(rollout.completion_ids) != rules.max_new_tokens:
+            wrong = f"cut after {len(rollout.completion_ids)} of {rules.max_new_tokens} tokens"
+        else:
+            continue
+        return Rejection(code="termination", detail=f"row {row}: {wrong}")
+    return None
+
+
+def check_rewards(rollouts: Sequence[Rollout], problems: Sequence[Problem], task: Task) -> Rejection | None:
+    """Rewards are what the task says of the answers."""
+    for row, rollout in enumerate(rollouts):
+        due = task.reward(problems[rollout.group], rollout.text, rollout.finish_reason == "eos")
+        if rollout.reward != due:
+            return Rejection(code="reward", detail=f"row {row}: {rollout.reward:g} for an answer worth {due:g}")
+    return None
+
+
+def check_prompts(
+    rollouts: Sequence[Rollout], problems: Sequence[Problem], rules: Rules, tokenizer: Tokenizer
+) -> Rejection | None:
+    """Prompts are the canonical renderings, token for token."""
+    rendered = [render_prompt(tokenizer, problem, rules.system_prompt) for problem in problems]
+    for row, rollout in enumerate(rollouts):
+        if rollout.prompt_ids != rendered[rollout.group]:
+            return Rejection(code="prompt", detail=f"row {row}: not the rendering of {rollout.problem_id[:80]!r}")
+    return None
+
+
+def check_texts(rollouts: Sequence[Rollout], tokenizer: Tokenizer) -> Rejection | None:
+    """Texts are their token ids, decoded."""
+    for row, rollout in enumerate(rollouts):
+        decoded = decode_completion(tokenizer, rollout.completion_ids)
+        if rollout.text != decoded:
+            detail = f"row {row}: {rollout.text[:60]!r}, but the tokens say {decoded[:60]!r}"
+            return Rejection(code="text", detail=detail)
+    return None
+
+
+def independent_blocks(rollouts: Sequence[Rollout]) -> int:
+    """How many proof blocks there are when those with the same prompt and tokens up to their end count once."""
+    return len(
+        {
+            (rollout.group, rollout.completion_ids[: start + BLOCK_TOKENS])
+            for rollout in rollouts
+            for start in range(0, len(rollout.completion_ids), BLOCK_TOKENS)
+        }
+    )
+
+
+def check_proofs(seen: ProofStatistics, thresholds: Thresholds) -> Rejection | None:
+    """The prefill's activations lie as near to the proofs as honest arithmetic brings them."""
+    broken = thresholds.broken_by(seen)
+    return None if broken is None else Rejection(code="proof-mismatch", detail=broken)
+
+
+def improbable_endings(
+    rollouts: Sequence[Rollout], eos_probs: Sequence[Sequence[float]], bound: float
+) -> tuple[int, float]:
+    """How many completions took an EOS less likely than `bound`, and how many were due to.
+
+    Args:
+        eos_probs: per completion, the probability of EOS at each of its tokens.
+    """
+    seen, expected = 0, 0.0
+    for rollout, probs in zip(rollouts, eos_probs, strict=True):
+        values = np.asarray(probs, dtype=np.float64)
+        seen += int(rollout.finish_reason == "eos" and values[-1] < bound)
+        expected += float(values[values < bound].sum())
+    return seen, expected
+
+
+def check_termination(seen: int, expected: float, rules: Rules) -> Rejection | None:
+    """Improbable endings are no more than honest sampling explains; a single one never is a reason."""
+    if chance.is_luck(seen, expected):
+        return None
+    detail = f"{seen} endings with P(EOS) below {rules.eos_probability:g} where {expected:.3g} were due"
+    return Rejection(code="termination", detail=detail)
+
+
+def repetitions(rollouts: Sequence[Rollout], logprobs: Sequence[Sequence[float]]) -> tuple[int, float]:
+    """How many completions equal an earlier one of their group, and how many were due to.
+
+    Args:
+        logprobs: per completion, natural log-probability of each token under the validator's own prefill.
+    """
+    seen, expected = 0, 0.0
+    pairs = zip(rollouts, logprobs, strict=True)
+    for _, members in groupby(pairs, key=lambda pair: pair[0].group):
+        earlier: dict[tuple[int, ...], float] = {}
+        for rollout, tokens in members:
+            expected += min(1.0, sum(earlier.values()))
+            seen += int(rollout.completion_ids in earlier)
+            earlier[rollout.completion_ids] = exp(min(0.0, float(np.sum(tokens, dtype=np.float64))))
+    return seen, expected
+
+
+def check_repetitions(seen: int, expected: float) -> Rejection | None:
+    """Completions repeat each other no more than independent samples would."""
+    if chance.is_luck(seen, expected):
+        return None
+    return Rejection(code="duplicates", detail=f"{seen} repeated completions where {expected:.3g} were due")
