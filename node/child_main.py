@@ -102,9 +102,7 @@ def _read_requests(source: int, requests: queue.SimpleQueue[dict[str, Any] | Non
     os._exit(0)
 
 
-def _answer_sync(
-    handlers: Mapping[str, Callable[..., Any]], request: dict[str, Any], expected: Expected
-) -> bytes:
+def _answer_sync(handlers: Mapping[str, Callable[..., Any]], request: dict[str, Any], expected: Expected) -> bytes:
     try:
         result = handlers[request["method"]](**request["params"])
         return encode_frame({"id": request["id"], "ok": True, "result": result})

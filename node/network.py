@@ -110,9 +110,9 @@ class Network:
             bulk_url=self.bulk_url,
         ))  # fmt: skip
 
-    async def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
-        """Publishes the run state (the manager's node only; RecordInvalid otherwise)."""
-        await self._announcer.announce(("run-state", b""), RunStateRecord(
+    def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
+        """Publishes the run state in a moment and until closing; it counts only if this node is the manager's."""
+        self._announcer.announce_soon(("run-state", b""), RunStateRecord(
             open_step=open_step, policy_version=policy_version, manifest_hash=manifest_hash
         ))  # fmt: skip
 

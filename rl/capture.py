@@ -52,8 +52,8 @@ class StateCapture:
             rows.append(states[slot])
 
     def take_states(self) -> dict[str, torch.Tensor]:
-        """All rows since the last call: external request id → bfloat16 tensor [tokens, hidden]."""
-        taken = {internal.rpartition("-")[0]: torch.stack(rows) for internal, rows in self._rows.items()}
+        """All rows since the last call: external request id → bfloat16 tensor [tokens, hidden] in main memory."""
+        taken = {internal.rpartition("-")[0]: torch.stack(rows).cpu() for internal, rows in self._rows.items()}
         self._rows.clear()
         return taken
 

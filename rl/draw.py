@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from eth_utils import keccak
 
+MAX_SUBMISSIONS = 64
+"""Submissions of one worker in one step: bounds the draws among which an easy one could be picked."""
+
 
 def draw_seed(run_id: bytes, step: int, address: str, counter: int) -> bytes:
     """32-byte seed of one submission.

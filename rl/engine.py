@@ -58,6 +58,10 @@ class VllmEngine:
             enable_prefix_caching=True,
             async_scheduling=False,
             disable_log_stats=True,
+            # Of the distribution that is sampled from, at its temperature; vLLM's default is that at temperature 1.
+            logprobs_mode="processed_logprobs",
+            # The tokenizer's EOS alone ends a completion: validators know no other stop tokens.
+            generation_config="vllm",
             worker_extension_cls="rl.capture.StateCapture",
             seed=seed,
         )

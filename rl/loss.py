@@ -36,7 +36,8 @@ def grpo_objective(
     """
     if delta <= 1 + epsilon:
         raise ValueError(f"delta {delta} must exceed 1 + epsilon = {1 + epsilon}")
-    ratio = torch.exp(logprobs - old_logprobs)
+    # An infinite ratio would turn its gradient of zero into NaN; e^60 is far beyond any delta.
+    ratio = torch.exp(torch.clamp(logprobs - old_logprobs, max=60.0))
     unclipped = torch.clamp(ratio, max=delta) * advantages
     inside = torch.clamp(ratio, 1 - epsilon, 1 + epsilon) * advantages
     still = ((inside < unclipped) | (ratio > delta)).float()
@@ -44,7 +45,7 @@ def grpo_objective(
 
 
 def token_statistics(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probs of `targets` [tokens] and entropies, both float32 [tokens] in nats, from logits [tokens, vocabulary]."""
+    """Log-probs of `targets` [tokens] and entropies, float32 [tokens] in nats, from logits [tokens, vocabulary]."""
     log_distribution = torch.log_softmax(logits.float(), dim=-1)
     chosen = log_distribution.gather(-1, targets[:, None]).squeeze(-1)
     return chosen, -(log_distribution.exp() * log_distribution).sum(-1)

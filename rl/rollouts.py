@@ -1,9 +1,9 @@
 """A submission's rollouts and the one Parquet layout in which they travel.
 
 One row is one completion. Names, types, order and encodings of the columns are exact: a file with anything
-else is invalid. What a file claims is bounded from its metadata before a single value is decoded; compression
-and dictionaries, by which a small file can unfold into a huge one, are refused. Whether the values are honest
-is not decided here (see `verify`).
+else is invalid. What a file claims is bounded from its footer and page headers before a single value is decoded;
+compression and dictionaries, by which a small file can unfold into a huge one, are refused. Whether the values are
+honest is not decided here (see `verify`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from rl.parquet_pages import PageInvalid, check_pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +97,20 @@ def read_rollouts(
     size_bytes = path.stat().st_size
     if size_bytes > max_bytes:
         raise RolloutFileInvalid(f"{size_bytes} bytes, more than {max_bytes}")
+    data = path.read_bytes()
     try:
-        with pq.ParquetFile(path) as source:
-            _check_layout(source, max_rows, size_bytes, max_values)
+        with pq.ParquetFile(pa.BufferReader(data)) as source:
+            _check_layout(source, data, max_rows, max_values)
             table = source.read(use_threads=False)
         table.validate(full=True)
         if table.num_rows > max_rows:
             raise RolloutFileInvalid(f"{table.num_rows} rows, more than {max_rows}")
         return tuple(_rollout(row) for row in table.to_pylist())
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as fault:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, PageInvalid) as fault:
         raise RolloutFileInvalid(f"not a readable Parquet file: {str(fault)[:200]}") from fault
 
 
-def _check_layout(source: pq.ParquetFile, max_rows: int, size_bytes: int, max_values: int) -> None:
+def _check_layout(source: pq.ParquetFile, data: bytes, max_rows: int, max_values: int) -> None:
     metadata = source.metadata
     if not source.schema_arrow.equals(SCHEMA):
         raise RolloutFileInvalid("columns, types or their order differ from the schema")
@@ -120,8 +123,14 @@ def _check_layout(source: pq.ParquetFile, max_rows: int, size_bytes: int, max_va
             column = metadata.row_group(group).column(index)
             if column.compression != "UNCOMPRESSED" or not set(column.encodings) <= {"PLAIN", "RLE"}:
                 raise RolloutFileInvalid(f"column {column.path_in_schema} is compressed or dictionary-encoded")
-            if not 0 <= column.num_values <= max_values or not 0 <= column.total_uncompressed_size <= size_bytes:
+            if not 0 <= column.num_values <= max_values or not 0 <= column.total_compressed_size <= len(data):
                 raise RolloutFileInvalid(f"column {column.path_in_schema} claims an impossible size")
+            check_pages(
+                data,
+                start=column.data_page_offset,
+                size_bytes=column.total_compressed_size,
+                num_values=column.num_values,
+            )
 
 
 def _rollout(row: dict[str, object]) -> Rollout:

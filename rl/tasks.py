@@ -65,7 +65,7 @@ def last_number(text: str) -> Fraction | None:
         return None
     try:
         return Fraction(found[-1].replace(",", "").replace("−", "-"))
-    except ZeroDivisionError:
+    except (ZeroDivisionError, ValueError):  # x/0, or more digits than Python reads
         return None
 
 

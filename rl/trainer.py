@@ -96,9 +96,7 @@ class PolicyTrainer:
             trained_tokens=tokens,
         )
 
-    def _update(
-        self, groups: list[TrainingGroup], old: list[torch.Tensor] | None, totals: dict[str, float]
-    ) -> float:
+    def _update(self, groups: list[TrainingGroup], old: list[torch.Tensor] | None, totals: dict[str, float]) -> float:
         recipe = self._recipe
         denominator = sum(len(c) for group in groups for c in group.completions)
         self._optimizer.zero_grad(set_to_none=True)

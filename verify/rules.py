@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rl.draw import MAX_SUBMISSIONS
 from rl.rollouts import MAX_FILE_BYTES
 from verify.thresholds import Thresholds
 
@@ -25,8 +26,7 @@ class Rules:
     """As in `rl.prompts.render_prompt`."""
     max_policy_lag: int = 2
     """Asynchrony: rollouts for step s may come from policy s - max_policy_lag or newer (INTELLECT-2, section 2.1)."""
-    max_submissions: int = 64
-    """Submissions of one worker in one step; bounds the draws among which a counter can be picked."""
+    max_submissions: int = MAX_SUBMISSIONS
     max_file_bytes: int = MAX_FILE_BYTES
     reward_range: tuple[float, float] = (0.0, 1.0)
     eos_probability: float = 0.1

@@ -1,0 +1,50 @@
+"""How a role (trio) asks the ledger (blocking): in a thread, and again when the chain is away for a while.
+
+Retries `ChainUnavailable` and `NotMined` only, with back-off and one log line each time; what the contract or the
+deployment says is final and passes through.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import trio
+
+from ledger.client import Ledger
+from ledger.errors import ChainUnavailable, NotMined
+from ledger.events import EventCursor
+from ledger.types import Event
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+POLL_S = 1.0
+RETRY_FIRST_S, RETRY_LAST_S = 0.5, 15.0
+
+
+async def on_chain(call: Callable[..., T], *arguments: object) -> T:
+    """`call(*arguments)` in a thread, until the chain answers."""
+    delay_s = RETRY_FIRST_S
+    while True:
+        try:
+            return await trio.to_thread.run_sync(call, *arguments)
+        except (ChainUnavailable, NotMined) as fault:
+            log.warning("%s; trying again in %.1f s", fault, delay_s)
+            await trio.sleep(delay_s)
+            delay_s = min(2 * delay_s, RETRY_LAST_S)
+
+
+async def follow_events(ledger: Ledger, cursor: EventCursor, *, poll_s: float = POLL_S) -> AsyncIterator[Event]:
+    """Every event from the cursor on, for ever; a block is committed once all its events were handled.
+
+    After a crash events of the last block come again, so handling must be idempotent.
+    """
+    while True:
+        events = await on_chain(ledger.events, cursor)
+        for event in events:
+            yield event
+        if events:
+            cursor.commit(events[-1].block)
+        else:
+            await trio.sleep(poll_s)

@@ -1,0 +1,75 @@
+"""Options that several commands share, and what is made of them: the config and the wallet's account.
+
+Decides their spelling and defaults. Imports no heavy package before a command runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from node.errors import UserError
+
+ROLES = ("trainer", "worker", "validator", "relay")
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def options(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def apply(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return apply
+
+
+password_options = options(
+    click.option(
+        "--password-file",
+        type=FILE,
+        help="File with the wallet's password (its first bytes to the end, less one line end).",
+    ),
+    click.option(
+        "--password-fd", type=click.IntRange(0), help="Open file descriptor to read the wallet's password from."
+    ),
+)
+config_options = options(
+    click.option("--config", "config_path", type=FILE, help="The run's TOML file; without it, every default."),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        help="Override one key of the config; may be repeated.",
+    ),
+)
+chain_options = options(
+    click.option("--rpc", metavar="URL", help="JSON-RPC address of the chain; overrides ledger.rpc."), config_options
+)
+wallet_option = click.option("--wallet", "wallet_path", type=FILE, help="The wallet's key file.")
+join_option = click.option(
+    "--join", multiple=True, metavar="MULTIADDR", help="A peer to find the network through; may be repeated."
+)
+
+
+def config_of(path: Path | None, overrides: tuple[str, ...], rpc: str | None) -> Any:
+    from node.config import load_config
+
+    return load_config(path, overrides=(*overrides, *((f"ledger.rpc={rpc}",) if rpc else ())))
+
+
+def account_of(path: Path | None, password_file: Path | None, password_fd: int | None) -> Any:
+    from node.wallet import open_wallet, read_password, wallet_address
+
+    if path is None:
+        raise UserError(
+            "--wallet is missing",
+            fix="name your key file, or make one: intellect-node wallet new key.json",
+            exit_code=2,
+        )
+    wallet_address(path)  # a missing wallet is said before a password is asked
+    return open_wallet(path, read_password(file=password_file, fd=password_fd))

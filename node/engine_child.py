@@ -1,0 +1,108 @@
+"""The worker's compute process: from drawn problems to a rollout file.
+
+Owns one vLLM engine. It has no keys and no network; what it is told to solve comes from the worker's role.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from node.child_main import serve_sync
+
+
+class EngineProcess:
+    """Handlers of the engine process; the first call must be `start`."""
+
+    def __init__(self, wrap: Callable[[Any, Path], Any]) -> None:
+        """`wrap` gets the engine and its first folder; the demo's cheat puts itself between by it."""
+        self._wrap = wrap
+
+    def start(
+        self,
+        *,
+        folder: str,
+        task: str,
+        system_prompt: str | None,
+        max_model_len: int,
+        max_new_tokens: int,
+        temperature: float,
+        compute_type: str,
+        seed: int,
+    ) -> dict[str, Any]:
+        """Start the engine on the checkpoint in `folder`. Returns start-up seconds and the compute type chosen."""
+        began = time.monotonic()
+        import torch
+        from transformers import AutoTokenizer
+
+        from rl.engine import VllmEngine
+        from rl.hardware import choose_compute_type, read_cpu_flags
+        from rl.tasks import load_task
+        from verify.proofs import build_many
+
+        chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
+        self._task, self._system_prompt = load_task(task), system_prompt
+        self._max_new_tokens, self._temperature = max_new_tokens, temperature
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        engine = VllmEngine(Path(folder), compute_type=chosen, max_model_len=max_model_len, prove=build_many, seed=seed)
+        self._engine = self._wrap(engine, Path(folder))
+        return {"seconds": time.monotonic() - began, "compute_type": chosen}
+
+    def load(self, *, folder: str) -> dict[str, Any]:
+        """Swap in the verified checkpoint in `folder`."""
+        began = time.monotonic()
+        self._engine.load(Path(folder))
+        return {"seconds": time.monotonic() - began, "moved_probe": self._engine.swap_moved_probe}
+
+    def solve(
+        self, *, path: str, step: int, policy_version: int, counter: int, problems: list[int], samples: int
+    ) -> dict[str, Any]:
+        """Generate, prove and score `samples` completions of each problem; write them to `path` as one file."""
+        from rl.prompts import decode_completion, render_prompt
+        from rl.rollouts import Rollout, write_rollouts
+
+        began = time.monotonic()
+        chosen = [self._task.problem(index) for index in problems]
+        prompts = [render_prompt(self._tokenizer, problem, self._system_prompt) for problem in chosen]
+        groups = self._engine.generate(
+            prompts, samples=samples, max_tokens=self._max_new_tokens, temperature=self._temperature
+        )
+        rollouts = []
+        for group, (problem, prompt_ids, completions) in enumerate(zip(chosen, prompts, groups, strict=True)):
+            for sample, completion in enumerate(completions):
+                text = decode_completion(self._tokenizer, completion.token_ids)
+                rollouts.append(
+                    Rollout(
+                        step=step,
+                        policy_version=policy_version,
+                        counter=counter,
+                        group=group,
+                        sample=sample,
+                        problem_id=problem.problem_id,
+                        prompt_ids=prompt_ids,
+                        completion_ids=completion.token_ids,
+                        text=text,
+                        logprobs=completion.logprobs,
+                        finish_reason=completion.finish_reason,
+                        reward=self._task.reward(problem, text, completion.finish_reason == "eos"),
+                        proofs=completion.proofs,
+                    )
+                )
+        write_rollouts(Path(path), tuple(rollouts))
+        return {
+            "rollouts": len(rollouts),
+            "tokens": sum(len(r.completion_ids) for r in rollouts),
+            "reward": sum(r.reward for r in rollouts) / len(rollouts),
+            "seconds": time.monotonic() - began,
+        }
+
+
+def main(wrap: Callable[[Any, Path], Any] = lambda engine, folder: engine) -> None:
+    process = EngineProcess(wrap)
+    serve_sync({"start": process.start, "load": process.load, "solve": process.solve})
+
+
+if __name__ == "__main__":
+    main()

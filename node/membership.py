@@ -1,0 +1,170 @@
+"""How a machine becomes a member: stake, be found, be invited by the pool's manager, join on the ledger.
+
+A node joins nothing but the pool it was started for, in the role it was started in; whether an invite is genuine,
+unused and in time is the contract's to say. The manager's side invites only whom the ledger shows staked, validators
+only if their owner listed them, and never a node that was ejected.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+from eth_account.signers.local import LocalAccount
+
+from dht.records import NodeRecord
+from ledger.client import Ledger
+from ledger.errors import Reverted
+from ledger.invites import sign_invite
+from ledger.types import Invite, Role
+from node.chain import on_chain
+from node.dhtd_link import NetworkDown
+from node.errors import UserError
+from node.network import Network
+from node.streams import Peer, Refusal, StreamError
+
+log = logging.getLogger(__name__)
+INVITE_PROTOCOL = "/intellect-node/invite/1"
+INVITE_BYTES = 4096
+INVITE_LIFETIME_S = 120
+INVITE_TIMEOUT_S = 30.0
+LOOK_S = 2.0
+REMIND_S = 60.0
+ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR, "relay": Role.RELAY}
+
+
+class Ejected(UserError):
+    """The pool has put this node out; only its manager can let it in again."""
+
+    exit_code = 4
+
+
+async def ensure_stake(ledger: Ledger, address: str, min_stake_wei: int) -> None:
+    """Register this node with the pool's stake, or raise it to that. Raises UserError where tokens are missing."""
+    node = await on_chain(ledger.node, address)
+    missing_wei = min_stake_wei - node.stake_wei
+    if node.registered and missing_wei <= 0:
+        return
+    balance_wei = await on_chain(ledger.token_balance, address)
+    if balance_wei < missing_wei:
+        raise UserError(
+            f"{address} holds {balance_wei / 1e18:g} stake tokens, the pool asks for {missing_wei / 1e18:g} more",
+            fix=f"send stake tokens to {address}, then start again",
+        )
+    # The registry takes no empty stake; a pool that asks for none is joined with the smallest one.
+    await on_chain(ledger.add_stake if node.registered else ledger.register, max(missing_wei, 1))
+    log.info("staked %g tokens", min_stake_wei / 1e18)
+
+
+def parse_invite(message: Mapping[str, Any]) -> tuple[Invite, bytes]:
+    """The invite and signature in a peer's message. Raises Refusal."""
+    wanted = {"node": str, "pool_id": int, "domain_id": int, "role": int, "nonce": int, "expires_unix_s": int}
+    if set(message) != {*wanted, "signature"} or not isinstance(message["signature"], bytes):
+        raise Refusal("malformed", "an invite has exactly the fields of the contract and a signature")
+    if any(type(message[name]) is not kind for name, kind in wanted.items()) or len(message["signature"]) > 1024:
+        raise Refusal("malformed", "an invite's field has another type")
+    numbers = [message[name] for name, kind in wanted.items() if kind is int]
+    if not all(0 <= number < 2**64 for number in numbers) or message["role"] not in iter(Role):
+        raise Refusal("malformed", "a number of the invite is out of range")
+    fields = {name: message[name] for name in wanted}
+    return Invite(**fields | {"role": Role(message["role"])}), message["signature"]
+
+
+class Admission:
+    """This node's way into one pool in one role."""
+
+    def __init__(self, ledger: Ledger, *, address: str, pool_id: int, role: Role) -> None:
+        self._ledger, self._address, self._pool_id, self._role = ledger, address, pool_id, role
+        self._joined = trio.Event()
+
+    def listen(self, peer: Peer) -> None:
+        """Take invites from now on; to be called before the node announces itself."""
+        peer.handle(INVITE_PROTOCOL, self._receive, INVITE_BYTES)
+
+    async def wait(self) -> None:
+        """Until this node is a member. Raises Ejected."""
+        member = await on_chain(self._ledger.member, self._pool_id, self._address)
+        raise_if_ejected(member.ejected, self._pool_id)
+        if member.active and member.role is self._role:
+            log.info("already a member of pool %d", self._pool_id)
+            return
+        log.info("waiting for an invite from the manager of pool %d", self._pool_id)
+        while True:
+            with trio.move_on_after(REMIND_S):
+                await self._joined.wait()
+                return
+            log.info("still no invite; the trainer must be running and willing to take a %s", self._role.name.lower())
+
+    async def _receive(self, remote: str, message: dict[str, Any]) -> dict[str, Any]:
+        invite, signature = parse_invite(message)
+        if (invite.node, invite.pool_id, invite.role) != (self._address, self._pool_id, self._role):
+            raise Refusal("not-mine", "this invite is for another node, pool or role")
+        try:
+            await on_chain(self._ledger.join, invite, signature)
+        except Reverted as refused:
+            log.warning("an invite from %s is not valid: %s", remote, refused)
+            raise Refusal("not-valid", str(refused)) from refused
+        log.info("joined pool %d as %s", self._pool_id, self._role.name.lower())
+        self._joined.set()
+        return {"joined": True}
+
+
+def raise_if_ejected(ejected: bool, pool_id: int) -> None:
+    """Raise Ejected if so."""
+    if ejected:
+        raise Ejected(
+            f"pool {pool_id} has ejected this node",
+            fix="see the verdict in this node's log or on the ledger; only the pool's manager can invite it again",
+        )
+
+
+async def invite_newcomers(
+    ledger: Ledger, peer: Peer, network: Network, account: LocalAccount, *, pool_id: int, validators: frozenset[str]
+) -> None:
+    """The manager's side, for ever: invite each staked node that announces itself and is not yet a member."""
+    refused_until: dict[str, float] = {}
+    while True:
+        try:
+            records = await network.nodes()
+        except NetworkDown as fault:
+            log.warning("cannot look for newcomers: %s", fault)
+            records = ()
+        for record in records:
+            node = record.content
+            if not isinstance(node, NodeRecord) or trio.current_time() < refused_until.get(node.address, 0.0):
+                continue
+            try:
+                await _invite(ledger, peer, account, node, pool_id, validators)
+            except StreamError as fault:
+                log.warning("could not hand an invite to %s: %s", node.address, fault)
+                refused_until[node.address] = trio.current_time() + INVITE_TIMEOUT_S
+        await trio.sleep(LOOK_S)
+
+
+async def _invite(
+    ledger: Ledger, peer: Peer, account: LocalAccount, node: NodeRecord, pool_id: int, validators: frozenset[str]
+) -> None:
+    role = next((ROLES[name] for name in node.roles if name in ROLES), None)
+    if role is None or not node.multiaddrs or (role is Role.VALIDATOR and node.address not in validators):
+        return
+    member = await on_chain(ledger.member, pool_id, node.address)
+    pool = await on_chain(ledger.pool, pool_id)
+    if member.active or member.ejected or await on_chain(ledger.stake_of, node.address) < pool.min_stake_wei:
+        return
+    await send_invite(ledger, peer, account, node, pool_id=pool_id, role=role)
+
+
+async def send_invite(
+    ledger: Ledger, peer: Peer, account: LocalAccount, node: NodeRecord, *, pool_id: int, role: Role
+) -> None:
+    """Sign an invite as the pool's manager and hand it to the node, which joins before it answers.
+
+    Raises StreamError where it cannot be reached or refuses.
+    """
+    invite = await on_chain(ledger.new_invite, pool_id, node.address, role, INVITE_LIFETIME_S)
+    message = {name: getattr(invite, name) for name in Invite.__dataclass_fields__} | {"role": int(role)}
+    message["signature"] = await trio.to_thread.run_sync(sign_invite, invite, ledger.deployment, account)
+    await peer.request(node.multiaddrs[0], INVITE_PROTOCOL, message, timeout_s=INVITE_TIMEOUT_S, max_bytes=INVITE_BYTES)
+    log.info("invited %s as %s", node.address, role.name.lower())

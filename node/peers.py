@@ -1,0 +1,87 @@
+"""`intellect-node peers`: who is in the network now, asked of the DHT by a passing client."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+from eth_account import Account
+from rich.console import Console
+from rich.table import Table
+
+from dht.records import NodeRecord, SignedRecord
+from dht.signing import RecordDomain
+from ledger.client import Ledger
+from node.config import RunConfig
+from node.dhtd_link import NetworkStartFailed
+from node.errors import UserError
+from node.network import Network, NetworkConfig, open_network
+from node.start import open_ledger
+
+FIND_TIMEOUT_S = 15.0
+LOOK_S = 0.5
+
+
+def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> None:
+    """Print every live node with role, peer id, address and the age of its record. Raises UserError."""
+    if not join:
+        raise UserError("no peer to ask", fix="give --join a multiaddr of any node (its data folder has it in `join`)")
+    records = trio.run(_find, config, join)
+    lifetime_s = config.network.record_lifetime_s
+    rows = [
+        {
+            "role": ",".join(record.content.roles),
+            "peer_id": record.content.peer_id,
+            "address": record.content.address,
+            "multiaddrs": list(record.content.multiaddrs),
+            "age_s": round(max(0.0, lifetime_s - (record.expires_unix_s - time.time())), 1),
+        }
+        for record in sorted(records, key=lambda r: (r.content.roles, r.subject))
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(title=f"{len(rows)} live nodes")
+    for column in ("role", "peer id", "address", "record's age"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(row["role"], row["peer_id"], row["address"], f"{row['age_s']:.0f} s")
+    Console().print(table)
+
+
+@asynccontextmanager
+async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncIterator[tuple[Ledger, Network]]:
+    """The run's ledger and DHT for a look; announces nothing. Raises UserError."""
+    ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
+    at = ledger.deployment
+    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
+    settings = NetworkConfig(host=config.network.host, bootstrap=join)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            async with open_network(
+                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder)
+            ) as network:
+                yield ledger, network
+        except NetworkStartFailed as error:
+            raise UserError(str(error), fix="check that the peer named by --join is running") from error
+
+
+async def live_nodes(network: Network) -> tuple[SignedRecord, ...]:
+    """Every live node's record. Raises UserError where nobody answers."""
+    with trio.move_on_after(FIND_TIMEOUT_S):
+        while not (records := await network.nodes()):
+            await trio.sleep(LOOK_S)
+        return tuple(record for record in records if isinstance(record.content, NodeRecord))
+    raise UserError(
+        f"no node answered within {FIND_TIMEOUT_S:.0f} s", fix="check --join, and that the run's nodes are up"
+    )
+
+
+async def _find(config: RunConfig, join: tuple[str, ...]) -> tuple[SignedRecord, ...]:
+    async with passing_client(config, join) as (_, network):
+        return await live_nodes(network)

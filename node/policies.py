@@ -1,0 +1,85 @@
+"""Keeps a node supplied with policies: each checkpoint that the ledger announces is fetched and verified.
+
+The ledger says which manifest is a version; the network fetches it from whoever serves it. A version that turns out
+wrong is dropped and the next one taken, never the same bytes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from dht.checkpoint import CheckpointWrong
+from dht.manifest import ManifestInvalid
+from dht.plan import ContentUnavailable
+from ledger.client import Ledger
+from ledger.types import Checkpoint
+from node.chain import POLL_S, on_chain
+from node.dhtd_link import NetworkDown
+from node.metrics import MetricsLog
+from node.network import Network
+
+log = logging.getLogger(__name__)
+FETCH_TIMEOUT_S = 600.0
+
+
+class Policies:
+    """The verified checkpoints of one pool that lie on this node's disk."""
+
+    def __init__(self, ledger: Ledger, network: Network, metrics: MetricsLog, *, pool_id: int, serve: bool) -> None:
+        """`serve`: announce this node as a provider while it still fetches (relays do, workers stay private)."""
+        self._ledger, self._network, self._metrics = ledger, network, metrics
+        self._pool_id, self._serve = pool_id, serve
+        self._arrived = trio.Event()
+        self.folders: dict[int, Path] = {}
+        """Version → folder; read only, pruned with its version."""
+
+    @property
+    def newest(self) -> int:
+        """The newest version on disk; -1 before the first."""
+        return max(self.folders, default=-1)
+
+    def has(self, version: int) -> bool:
+        """Whether this version or a newer one has arrived."""
+        return self.newest >= version
+
+    async def wait_for(self, enough: Callable[[], bool]) -> None:
+        """Until `enough()` holds; looked at whenever a version arrives."""
+        while not enough():
+            await self._arrived.wait()
+
+    async def follow(self, *, behind: int) -> None:
+        """Fetch what is announced, for ever, in order; versions more than `behind` older than the newest are left out."""
+        done = -1
+        while True:
+            newest = await on_chain(self._ledger.latest_checkpoint, self._pool_id)
+            if newest is None or newest.version <= done:
+                await trio.sleep(POLL_S)
+                continue
+            checkpoint = newest
+            if behind:
+                version = max(done + 1, newest.version - behind)
+                checkpoint = await on_chain(self._ledger.checkpoint, self._pool_id, version)
+            await self._fetch(checkpoint)
+            done = checkpoint.version
+
+    async def _fetch(self, checkpoint: Checkpoint) -> None:
+        began = trio.current_time()
+        try:
+            folder = await self._network.fetch_checkpoint(
+                checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
+            )
+        except (ContentUnavailable, ManifestInvalid, CheckpointWrong, NetworkDown) as fault:
+            log.error("policy %d dropped, waiting for a newer one: %s", checkpoint.version, fault)
+            return
+        seconds = trio.current_time() - began
+        log.info("policy %d is here after %.1f s", checkpoint.version, seconds)
+        self._metrics.write("policy", version=checkpoint.version, fetch_s=round(seconds, 2))
+        self.folders[checkpoint.version] = folder
+        for version in [v for v, path in self.folders.items() if not path.exists()]:
+            del self.folders[version]
+        self._arrived.set()
+        self._arrived = trio.Event()

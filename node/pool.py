@@ -1,0 +1,93 @@
+"""`intellect-node pool …`: look at a pool, make one, invite a node by hand."""
+
+from __future__ import annotations
+
+import secrets
+
+import trio
+from eth_account.signers.local import LocalAccount
+
+from ledger.client import Ledger
+from ledger.deployment import deploy
+from ledger.errors import ChainUnavailable, LedgerError
+from ledger.types import Role
+from node.config import RunConfig
+from node.errors import UserError
+from node.membership import send_invite
+from node.peer_key import make_peer_key
+from node.peers import live_nodes, passing_client
+from node.start import deployment_of, open_ledger, with_ledger
+from node.streams import StreamError, open_peer
+
+TOKEN_WEI = 10**18
+
+
+def show(config: RunConfig) -> str:
+    """The pool, its members and their stakes, as text. Raises UserError."""
+    ledger, pool = open_ledger(config, None, None)
+    newest = ledger.latest_checkpoint(pool.pool_id)
+    stake, slash = pool.min_stake_wei / TOKEN_WEI, pool.slash_wei / TOKEN_WEI
+    lines = [
+        f"pool {pool.pool_id} in domain {pool.domain_id}",
+        f"  owner     {pool.owner}",
+        f"  manager   {pool.manager}",
+        f"  stake     {stake:g} tokens to join, of which a rejection burns {slash:g}",
+        f"  policy    {'none yet' if newest is None else newest.version}",
+        f"  members   {pool.member_count}",
+    ]
+    for member in sorted(ledger.members(pool.pool_id), key=lambda m: (m.role, m.address)):
+        held = ledger.stake_of(member.address) / TOKEN_WEI
+        lines.append(f"    {member.role.name.lower():9} {member.address}  {held:g} tokens")
+    return "\n".join(lines)
+
+
+def create(
+    config: RunConfig, account: LocalAccount, *, name: str, manager: str | None, min_stake: float, slash: float
+) -> RunConfig:
+    """Make a domain and a pool; deploys the contracts first where the config names none. The account pays and owns.
+
+    Args:
+        min_stake: tokens that a member must hold at stake.
+        slash: tokens burnt by a rejection, at most `min_stake`.
+
+    Returns:
+        The config that describes the new pool's run. Raises UserError.
+    """
+    rpc = config.ledger.rpc
+    stake_wei, slash_wei = int(min_stake * TOKEN_WEI), int(slash * TOKEN_WEI)
+    try:
+        deployment = deployment_of(config) if int(config.ledger.root, 16) else deploy(rpc, account)
+        ledger = Ledger(rpc, deployment, account)
+        pool_id = ledger.create_pool(ledger.create_domain(name), manager or account.address, stake_wei, slash_wei)
+        ledger.close()
+    except ChainUnavailable as error:
+        raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
+    except LedgerError as error:
+        raise UserError(f"the pool could not be created: {error}", fix="cure what it says, then try again") from error
+    return with_ledger(config, deployment, rpc=rpc, pool_id=pool_id)
+
+
+def invite(config: RunConfig, account: LocalAccount, *, node: str, role: str, join: tuple[str, ...]) -> None:
+    """Sign an invite for `node` as the pool's manager and hand it over; returns once the node has joined.
+
+    Raises UserError.
+    """
+    if not join:
+        raise UserError("no way into the network", fix="give --join a multiaddr of any node of the run")
+    trio.run(_invite, config, account, node, Role[role.upper()], join)
+
+
+async def _invite(config: RunConfig, account: LocalAccount, node: str, role: Role, join: tuple[str, ...]) -> None:
+    async with passing_client(config, join) as (ledger, network):
+        pool_id = config.ledger.pool_id
+        manager = ledger.pool(pool_id).manager
+        if manager != account.address:
+            raise UserError(f"only the manager {manager} can invite", fix="use the manager's wallet")
+        found = [r.content for r in await live_nodes(network) if r.subject == node]
+        if not found or not found[0].multiaddrs:
+            raise UserError(f"{node} is not in the network", fix="start that node first; it waits for an invite")
+        async with open_peer(make_peer_key(secrets.token_bytes(32)), f"/ip4/{config.network.host}/tcp/0") as peer:
+            try:
+                await send_invite(ledger, peer, account, found[0], pool_id=pool_id, role=role)
+            except StreamError as error:
+                raise UserError(f"the node did not join: {error}", fix="see the node's log") from error

@@ -1,0 +1,197 @@
+"""Starts one node in one role: checks what it can check, makes it known, gets it into the pool, runs the role.
+
+The order is that of cost: chain and money before ports, ports before processes, membership before models. Every
+fault that a person can cure ends as a `UserError`; the rest keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+from eth_account.signers.local import LocalAccount
+
+from dht.signing import RecordDomain
+from ledger.client import Ledger
+from ledger.deployment import Deployment
+from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError, Reverted, WrongChain
+from ledger.types import Pool, Role
+from node import membership, relay, trainer, validator, worker
+from node.config import RunConfig
+from node.dhtd_link import NetworkStartFailed
+from node.errors import UserError
+from node.metrics import MetricsLog
+from node.model import base_model
+from node.network import Network, NetworkConfig, open_network
+from node.peer_key import load_peer_key
+from node.policies import Policies
+from node.streams import Peer, open_peer
+
+log = logging.getLogger(__name__)
+MIN_GAS_WEI = 10**15
+
+
+def deployment_of(config: RunConfig) -> Deployment:
+    """The contracts that the config names. Raises UserError for an address that is none."""
+    section = config.ledger
+    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token}
+    fields |= {"registry": section.registry, "pools": section.root, "runs": section.runs}
+    try:
+        return Deployment.from_dict(fields)
+    except LedgerError as error:
+        raise UserError(f"the [ledger] section is unusable: {error}", fix="use the run.toml of the run") from error
+
+
+def with_ledger(config: RunConfig, deployment: Deployment, *, rpc: str, pool_id: int) -> RunConfig:
+    """The config with its [ledger] section describing that pool; the inverse of `deployment_of`."""
+    fields = deployment.to_dict()
+    fields.pop("block")
+    fields["root"] = fields.pop("pools")
+    section = config.ledger.model_copy(update=fields | {"rpc": rpc, "pool_id": pool_id})
+    return config.model_copy(update={"ledger": section})
+
+
+def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Path | None) -> tuple[Ledger, Pool]:
+    """The ledger, checked to be the configured one, and this run's pool. Raises UserError."""
+    ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
+    try:
+        ledger.check()
+        return ledger, ledger.pool(config.ledger.pool_id)
+    except ChainUnavailable as error:
+        raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
+    except WrongChain as error:
+        raise UserError(str(error), fix="check --rpc and the [ledger] section of the run's config") from error
+    except Reverted as error:
+        raise UserError(
+            f"pool {config.ledger.pool_id} cannot be read: {error}", fix="see `intellect-node pool show`"
+        ) from error
+
+
+def run_role(
+    role: str, config: RunConfig, account: LocalAccount, *, join: tuple[str, ...], data_dir: Path, port: int
+) -> None:
+    """Run until the role ends, SIGINT or SIGTERM. Raises UserError."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (data_dir / "submissions").mkdir(exist_ok=True)
+    ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
+    if ledger.eth_balance(account.address) < MIN_GAS_WEI:
+        raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
+    if role == "trainer" and pool.manager != account.address:
+        raise UserError(
+            f"the manager of pool {pool.pool_id} is {pool.manager}, not {account.address}",
+            fix="start the trainer with the manager's wallet",
+        )
+    try:
+        trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port)
+    except* (UserError, InsufficientFunds, NetworkStartFailed, WrongChain) as group:
+        fault = _first(group)
+        if isinstance(fault, UserError):
+            raise fault from None
+        raise UserError(str(fault), fix="cure what it says, then start again") from fault
+    finally:
+        ledger.close()
+
+
+def _first(group: BaseExceptionGroup) -> BaseException:
+    fault: BaseException = group
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return fault
+
+
+async def _until_stopped(
+    role: str,
+    config: RunConfig,
+    ledger: Ledger,
+    pool: Pool,
+    account: LocalAccount,
+    join: tuple[str, ...],
+    data_dir: Path,
+    port: int,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
+        await _run(role, config, ledger, pool, account, join, data_dir, port)
+        nursery.cancel_scope.cancel()
+
+
+async def _cancel_on_signal(scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            log.info("stopping on %s", signal.Signals(number).name)
+            scope.cancel()
+
+
+@asynccontextmanager
+async def _connected(
+    role: str, config: RunConfig, ledger: Ledger, pool: Pool, account: LocalAccount, join: tuple[str, ...],
+    data_dir: Path, port: int,
+) -> AsyncIterator[tuple[Peer, Network]]:  # fmt: skip
+    """This node's libp2p host and its place in the DHT."""
+    at = ledger.deployment
+    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
+    settings = NetworkConfig(
+        host=config.network.host,
+        bootstrap=join,
+        keep_versions=config.network.keep_versions,
+        lifetime_s=config.network.record_lifetime_s,
+        dht_port=port + 1 if port else 0,
+        bulk_port=port + 2 if port else 0,
+    )
+    async with (
+        open_peer(load_peer_key(data_dir), f"/ip4/{config.network.host}/tcp/{port}") as peer,
+        open_network(settings, account=account, domain=domain, manager=pool.manager, data_dir=data_dir) as network,
+    ):
+        log.info("%s %s is peer %s", role, account.address, peer.peer_id)
+        (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")
+        log.info("others join with --join %s", network.multiaddrs[0])
+        yield peer, network
+
+
+async def _run(
+    role: str,
+    config: RunConfig,
+    ledger: Ledger,
+    pool: Pool,
+    account: LocalAccount,
+    join: tuple[str, ...],
+    data_dir: Path,
+    port: int,
+) -> None:
+    metrics, address = MetricsLog(data_dir / "metrics.jsonl"), account.address
+    base = await trio.to_thread.run_sync(base_model, config.model.path) if role == "trainer" else None
+    if role != "trainer":
+        await membership.ensure_stake(ledger, address, pool.min_stake_wei)
+    async with _connected(role, config, ledger, pool, account, join, data_dir, port) as (peer, network):
+        policies = Policies(ledger, network, metrics, pool_id=pool.pool_id, serve=role == "relay")
+        announce = partial(network.announce_node, peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs)
+        if role == "trainer":
+            await announce()
+            validators = frozenset(config.trainer.validators)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    lambda: membership.invite_newcomers(
+                        ledger, peer, network, account, pool_id=pool.pool_id, validators=validators
+                    )
+                )
+                await trainer.run(config, ledger, network, metrics, base=base, data_dir=data_dir)
+                nursery.cancel_scope.cancel()
+            return
+        admission = membership.Admission(ledger, address=address, pool_id=pool.pool_id, role=Role[role.upper()])
+        admission.listen(peer)
+        await announce()
+        await admission.wait()
+        metrics.write("joined", role=role, address=address)
+        match role:
+            case "relay":
+                await relay.run(config, ledger, peer, network, policies, metrics)
+            case "validator":
+                await validator.run(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
+            case "worker":
+                await worker.run(config, ledger, peer, network, policies, metrics, address=address, data_dir=data_dir)

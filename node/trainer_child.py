@@ -1,0 +1,54 @@
+"""The trainer's compute process: optimiser steps on groups that it is given, and checkpoints in a folder.
+
+It has no keys and no network and never sees a rollout that was not accepted.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from node.child_main import serve_sync
+
+
+class TrainerProcess:
+    """Handlers of the trainer process; the first call must be `start`."""
+
+    def start(self, *, folder: str, recipe: dict[str, Any], compute_type: str) -> dict[str, Any]:
+        """Load the policy in `folder`; `recipe` holds the fields of `rl.trainer.Recipe`."""
+        began = time.monotonic()
+        import torch
+
+        from rl.hardware import choose_compute_type, read_cpu_flags
+        from rl.trainer import PolicyTrainer, Recipe
+
+        chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
+        self._trainer = PolicyTrainer(Path(folder), recipe=Recipe(**recipe), compute_type=chosen)
+        return {"seconds": time.monotonic() - began, "compute_type": chosen}
+
+    def train(self, *, groups: list[dict[str, Any]], save_to: str) -> dict[str, float]:
+        """One step on `groups` (fields of `rl.batch.TrainingGroup`); writes the new policy to `save_to`."""
+        from rl.batch import TrainingGroup
+
+        began = time.monotonic()
+        metrics = self._trainer.step([_group(TrainingGroup, fields) for fields in groups])
+        trained = time.monotonic()
+        self._trainer.save(Path(save_to))
+        return asdict(metrics) | {"train_s": trained - began, "save_s": time.monotonic() - trained}
+
+
+def _group(kind: type, fields: dict[str, Any]) -> Any:
+    nested = {name: tuple(map(tuple, fields[name])) for name in ("completions", "behaviour_logprobs")}
+    flat = {name: tuple(fields[name]) for name in ("prompt_ids", "rewards")}
+    return kind(problem_id=fields["problem_id"], **nested, **flat)
+
+
+def main() -> None:
+    process = TrainerProcess()
+    serve_sync({"start": process.start, "train": process.train})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The worker: read the run state, solve the dictated problems with the newest policy, hand in, record, repeat.
+
+It never chooses its problems and never works for a step for which its policy is too old: then it waits. What it has
+generated is handed in and recorded exactly once, also across restarts (the ledger knows which counters are taken).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from ledger.client import Ledger
+from ledger.errors import Reverted
+from node.chain import on_chain
+from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
+from node.config import RunConfig
+from node.dhtd_link import NetworkDown
+from node.handover import hand_over
+from node.membership import raise_if_ejected
+from node.metrics import MetricsLog
+from node.network import Network
+from node.policies import Policies
+from node.streams import Peer
+from rl.draw import MAX_SUBMISSIONS, draw_problems, draw_seed
+from rl.hardware import thread_environment
+from rl.tasks import load_task
+
+log = logging.getLogger(__name__)
+LOOK_S = 1.0
+START_TIMEOUT_S, SOLVE_TIMEOUT_S = 600.0, 3600.0
+RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
+UNSENT = 2
+"""Finished files that may wait for a relay or the chain while the engine goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One submission to make."""
+
+    step: int
+    counter: int
+
+
+def next_work(last: Work | None, *, open_step: int, policy_version: int, asynchrony: int, steps: int) -> Work | None:
+    """What to do now: the step still short of rollouts, with the next counter; None where there is nothing to do.
+
+    A run state may be older than what this node knows: to hold policy v means that steps below v are closed, and
+    nobody goes back to an earlier step. Nothing is done for a step that is too new for the policy, or past the run.
+    """
+    step = max(open_step, policy_version, last.step if last else 0)
+    if policy_version < step - asynchrony or step >= steps:
+        return None
+    counter = last.counter + 1 if last and last.step == step else 0
+    return Work(step=step, counter=counter) if counter < MAX_SUBMISSIONS else None
+
+
+async def run(
+    config: RunConfig,
+    ledger: Ledger,
+    peer: Peer,
+    network: Network,
+    policies: Policies,
+    metrics: MetricsLog,
+    *,
+    address: str,
+    data_dir: Path,
+) -> None:
+    """Work until cancelled. Raises Ejected."""
+    generation = _Generation(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
+    delay_s, began = RESTART_FIRST_S, trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: policies.follow(behind=0))
+        files, to_hand_in = trio.open_memory_channel[tuple[Work, Path]](UNSENT)
+        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, address, to_hand_in)
+        while True:
+            try:
+                began = trio.current_time()
+                await generation.run(files)
+            except (ChildDied, ChildError, ChildTimeout) as fault:
+                delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
+                log.error("the engine failed, starting it again in %.0f s: %s", delay_s, fault)
+                await trio.sleep(delay_s)
+                delay_s = min(2 * delay_s, RESTART_LAST_S)
+
+
+class _Generation:
+    """Turns work into files. What it did last outlives its engine, so that nothing is made twice."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        ledger: Ledger,
+        network: Network,
+        policies: Policies,
+        metrics: MetricsLog,
+        *,
+        address: str,
+        data_dir: Path,
+    ) -> None:
+        self._config, self._ledger, self._network = config, ledger, network
+        self._policies, self._metrics = policies, metrics
+        self._address, self._data_dir = address, data_dir
+        self._task, self._run_id = load_task(config.task.name), ledger.run_id(config.ledger.pool_id)
+        self._last: Work | None = None
+
+    async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
+        """One engine's life: start, then generate and swap until it fails. Raises ChildDied, ChildError, ChildTimeout."""
+        await self._policies.wait_for(lambda: self._policies.newest >= 0)
+        async with open_child(
+            [sys.executable, "-m", self._config.worker.engine],
+            name="engine",
+            log_path=self._data_dir / "engine.log",
+            env=engine_environment(self._config),
+        ) as engine:
+            loaded = self._policies.newest
+            options = _engine_options(self._config, self._policies.folders[loaded], self._address)
+            started = await engine.call("start", timeout_s=START_TIMEOUT_S, **options)
+            log.info("engine ready after %.1f s, computing in %s", started["seconds"], started["compute_type"])
+            self._metrics.write("engine", **started)
+            while True:
+                if self._policies.newest > loaded:
+                    loaded = await self._swap(engine)
+                work = await self._next(loaded)
+                if work is None:
+                    await trio.sleep(LOOK_S)
+                    continue
+                self._last = work
+                submission_id = self._ledger.submission_id(
+                    self._config.ledger.pool_id, work.step, work.counter, self._address
+                )
+                if await on_chain(self._ledger.submission, submission_id) is None:
+                    await files.send((work, await self._solve(engine, work, loaded)))
+
+    async def _next(self, policy_version: int) -> Work | None:
+        try:
+            state = await self._network.run_state()
+        except NetworkDown as fault:
+            log.warning("no run state for now: %s", fault)
+            return None
+        rl = self._config.rl
+        return state and next_work(
+            self._last,
+            open_step=state.open_step,
+            policy_version=policy_version,
+            asynchrony=rl.asynchrony,
+            steps=rl.steps,
+        )
+
+    async def _solve(self, engine: Child, work: Work, policy_version: int) -> Path:
+        path = self._data_dir / "submissions" / f"{work.step}-{work.counter}.parquet"
+        seed = draw_seed(self._run_id, work.step, self._address, work.counter)
+        made = await engine.call(
+            "solve",
+            timeout_s=SOLVE_TIMEOUT_S,
+            path=str(path),
+            step=work.step,
+            policy_version=policy_version,
+            counter=work.counter,
+            problems=list(draw_problems(seed, self._config.rl.groups_per_submission, self._task.size)),
+            samples=self._config.rl.group_size,
+        )
+        self._metrics.write("generated", step=work.step, counter=work.counter, policy_version=policy_version, **made)
+        return path
+
+    async def _swap(self, engine: Child) -> int:
+        version = self._policies.newest
+        folder = self._policies.folders[version]
+        swapped = await engine.call("load", timeout_s=START_TIMEOUT_S, folder=str(folder.absolute()))
+        log.info("policy %d runs after %.1f s", version, swapped["seconds"])
+        self._metrics.write("swap", version=version, **swapped)
+        return version
+
+
+async def _hand_in(
+    config: RunConfig,
+    ledger: Ledger,
+    peer: Peer,
+    network: Network,
+    metrics: MetricsLog,
+    address: str,
+    files: trio.MemoryReceiveChannel[tuple[Work, Path]],
+) -> None:
+    """Hand each finished file to a relay, then record it; a file whose step has passed is still recorded (late)."""
+    pool_id = config.ledger.pool_id
+    async for work, path in files:
+        file_hash = await hand_over(
+            ledger,
+            peer,
+            network,
+            path,
+            pool_id=pool_id,
+            address=address,
+            timeout_s=config.network.request_timeout_s,
+        )
+        try:
+            await on_chain(ledger.submit, pool_id, work.step, work.counter, file_hash)
+        except Reverted as refused:
+            member = await on_chain(ledger.member, pool_id, address)
+            raise_if_ejected(member.ejected, pool_id)
+            log.error("the ledger refused submission %d of step %d: %s", work.counter, work.step, refused)
+        else:
+            log.info("handed in submission %d of step %d", work.counter, work.step)
+            metrics.write("submitted", step=work.step, counter=work.counter, file_hash=file_hash.hex())
+        path.unlink()
+
+
+def engine_environment(config: RunConfig) -> dict[str, str]:
+    """Settings that vLLM and torch read when they are imported."""
+    return thread_environment(config.worker.threads) | {
+        "VLLM_CPU_KVCACHE_SPACE": str(config.worker.kv_cache_gib),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def _engine_options(config: RunConfig, folder: Path, address: str) -> dict[str, object]:
+    return {
+        "folder": str(folder.absolute()),
+        "task": config.task.name,
+        "system_prompt": config.task.system_prompt or None,
+        "max_model_len": config.model.max_model_len,
+        "max_new_tokens": config.task.max_new_tokens,
+        "temperature": config.rl.temperature,
+        "compute_type": config.model.compute_type,
+        # Two workers of one machine must not sample alike; the address tells them apart.
+        "seed": int(address, 16) % 2**31,
+    }

@@ -1,0 +1,210 @@
+"""The table, the line and the report of a run, from made-up observations: none, one and many steps."""
+
+from __future__ import annotations
+
+import io
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from node import live_table, report
+from node.observation import NodeView, Observation
+from verify.rejection import SENTENCES
+
+TOKEN = 10**18
+FIGURES = {
+    "reward_first", "reward_last", "steps", "minutes", "peak_memory_gb", "cheats_ejected", "honest_rejected",
+    "submissions", "tokens_per_s",
+}  # fmt: skip
+REWARDS = [0.1, 0.2, 0.5, 0.7, 0.8, 0.9]
+EVIL = "<script>alert('&')</script>"
+DETAIL = f"mean exponent mismatches: 4.7, more than 3.6 (64 blocks) {EVIL}"
+
+
+def address(number: int) -> str:
+    return "0x" + f"{number:02x}" * 20
+
+
+def step_metric(number: int, reward: float) -> dict[str, Any]:
+    return {
+        "kind": "step", "step": number, "policy_version": number + 1, "reward": reward,
+        "length_mean": 9.0 - number / 9, "grad_norm": 1.5, "entropy": 0.9,
+        "kl_behaviour": None if number == 1 else 0.01, "wait_s": 8.0, "train_s": 11.0, "save_s": 0.5, "publish_s": 1.0,
+    }  # fmt: skip
+
+
+def verdict(number: int, outcome: str, mismatches: float) -> dict[str, Any]:
+    rejection = {"code": "proof-mismatch", "detail": DETAIL} if outcome == "rejected" else None
+    facts = {"exponent_mean": mismatches, "tokens": 512}
+    return {
+        "kind": "verdict", "node": address(number), "step": 1, "outcome": outcome, "submission_id": "ab" * 32,
+        "reason": rejection["code"] if rejection else "", "evidence_hash": "cd" * 32,
+        "evidence": json.dumps({"rejection": rejection, "facts": facts}),
+    }  # fmt: skip
+
+
+def observe(steps: int) -> Observation:
+    def view(number: int, name: str, role: str, **more: Any) -> NodeView:
+        known = {"honest": True, "member": role != "trainer", "stake_wei": 100 * TOKEN, "staked_wei": 100 * TOKEN}
+        return NodeView(name=name, role=role, address=address(number), **known | more)
+
+    views = (
+        view(1, "relay", "relay"),
+        view(2, "trainer", "trainer", stake_wei=0, staked_wei=0, activity=f"trained step {steps - 1}"),
+        view(3, "validator", "validator", activity="rejected cheat"),
+        view(
+            4, "worker-1", "worker", submissions=5, accepted=4, late=1, tokens=6000, generating_s=60, policy_version=5
+        ),
+        view(
+            5, "cheat", "worker", honest=False, member=False, ejected=True, submissions=2, rejected=1, stake_wei=0,
+            ejection_reason=SENTENCES["proof-mismatch"], tokens=600, generating_s=6,
+        ),
+    )  # fmt: skip
+    seen = Observation(wanted_steps=6, nodes={view.name: view for view in views}, policy_version=steps)
+    for number, reward in enumerate(REWARDS[:steps]):
+        seen.steps.append(step_metric(number, reward))
+    seen.verdicts += [verdict(4, "accepted", 2.4), verdict(4, "accepted", 2.5), verdict(5, "rejected", 4.7)]
+    return seen
+
+
+def written(seen: Observation, out: Path, **more: Any) -> dict[str, Any]:
+    settings = {"rl": {"learning_rate": 3e-5}, "task": {"name": EVIL}}
+    arguments = {"minutes": 2.0, "peak_memory_gb": 5.678, "settings": settings, "final_policy": None}
+    report.write_report(seen, out, **arguments | more)
+    return json.loads((out / "report.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a run of six steps."""
+    out = tmp_path_factory.mktemp("run")
+    written(observe(6), out, final_policy=Path("<model>"))
+    return out
+
+
+def test_the_figures_of_a_run(run: Path) -> None:
+    document = json.loads((run / "report.json").read_text())
+    assert set(document) == FIGURES | {"rewards", "settings", "nodes"}
+    assert document["reward_first"] == pytest.approx(0.15)
+    assert document["reward_last"] == pytest.approx(0.8)
+    assert (document["steps"], document["minutes"], document["peak_memory_gb"]) == (6, 2.0, 5.68)
+    assert (document["cheats_ejected"], document["honest_rejected"], document["submissions"]) == (1, 0, 7)
+    assert document["tokens_per_s"] == 55.0
+    assert document["rewards"] == REWARDS
+    assert document["nodes"][4]["fate"].startswith("Ejected.")
+
+
+def test_an_honest_node_rejected_is_counted() -> None:
+    seen = observe(2)
+    seen.nodes["worker-1"].rejected = 1
+    assert report.key_figures(seen, minutes=1.0, peak_memory_gb=1.0)["honest_rejected"] == 1
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_run_of_any_length_has_three_whole_files(tmp_path: Path, steps: int) -> None:
+    document = written(observe(steps), tmp_path)
+    assert (document["reward_first"] is None) == (steps == 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "reward.png"]
+    assert (tmp_path / "reward.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_in_which_nothing_happened(tmp_path: Path) -> None:
+    seen = Observation(wanted_steps=3, nodes={})
+    assert written(seen, tmp_path, minutes=0.0)["tokens_per_s"] == 0.0
+    assert "0 of 3 steps" in report.summary_text(seen, tmp_path)
+
+
+def test_writing_again_replaces_and_a_failure_leaves_nothing_half(tmp_path: Path) -> None:
+    for name in ("report.json", "reward.png"):
+        (tmp_path / name).write_text("old")
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(IsADirectoryError):
+        written(observe(1), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "reward.png"]
+    assert json.loads((tmp_path / "report.json").read_text())["steps"] == 1
+
+
+class Page(HTMLParser):
+    """Tags that were opened, and those left open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_stands_alone_and_lets_no_foreign_tag_through(run: Path) -> None:
+    text = (run / "report.html").read_text()
+    page = Page(text)
+    assert page.open == []
+    assert not any(tag == "script" for tag, _ in page.seen)
+    sources = [value for _, attributes in page.seen for name, value in attributes.items() if name in ("src", "href")]
+    assert [source[:22] for source in sources] == ["data:image/png;base64,"]
+    assert "&lt;script&gt;" in text
+
+
+def test_the_page_says_why_and_with_which_measurement(run: Path) -> None:
+    text = (run / "report.html").read_text()
+    assert SENTENCES["proof-mismatch"] in text
+    assert "mean exponent mismatches: 4.7, more than 3.6 (64 blocks)" in text
+    assert "2.4 to 2.5" in text
+    assert "100 of 100 staked tokens were burnt" in text
+    assert "learning_rate" in text
+
+
+def test_the_closing_lines_name_everybody_s_fate(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    text = report.summary_text(observe(6), tmp_path)
+    assert "0.15 → 0.80 (+65 points)" in text
+    assert "4 accepted, 0 rejected, 1 late, 0 without a verdict. Its stake is untouched." in text
+    assert str(tmp_path / "report.html") in text
+    assert str(tmp_path / "model") in text
+
+
+def shown(seen: Observation, width: int) -> str:
+    sink = io.StringIO()
+    Console(file=sink, width=width).print(live_table.render(seen, elapsed_s=125))
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 6])
+def test_the_table_fits_100_columns(steps: int) -> None:
+    text = shown(observe(steps), 100)
+    assert max(map(len, text.splitlines())) <= 100
+    for words in ("worker-1", "validator", "0x04…0404", "rejected cheat", "ejected", f"step {steps}/6", "2:05"):
+        assert words in text
+    assert SENTENCES["proof-mismatch"][:40] in text
+
+
+def test_markup_in_names_and_reasons_is_shown_as_it_is() -> None:
+    seen = observe(1)
+    seen.nodes["worker-1"].activity = "[red]x[/red]"
+    assert "[red]x[/red]" in shown(seen, 100)
+
+
+def test_the_plain_line_changes_only_when_something_happened() -> None:
+    seen = observe(3)
+    assert live_table.plain_line(seen, 61.0) == live_table.plain_line(seen, 118.0)
+    before = live_table.plain_line(seen, 61.0)
+    assert "step 3 of 6" in before
+    assert "cheat ejected" in before
+    seen.nodes["worker-1"].accepted += 1
+    assert live_table.plain_line(seen, 61.0) != before
+
+
+def test_the_spark_line_spans_its_range_and_bears_values_outside() -> None:
+    assert live_table.spark_line([0.0, 0.5, 1.0, -1.0, 2.0]) == "▁▅█▁█"
+    assert live_table.spark_line([]) == ""

@@ -1,0 +1,98 @@
+"""Advantages and batches: what an accepted submission contributes to a step."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from rl.advantage import group_advantages
+from rl.batch import StepBatch
+from rl.rollouts import Rollout
+
+
+def rollout(problem: str, reward: float, *, sample: int = 0, version: int = 3) -> Rollout:
+    return Rollout(
+        step=4, policy_version=version, counter=0, group=0, sample=sample, problem_id=problem, prompt_ids=(1, 2),
+        completion_ids=(5, 6 + sample, 0), text="", logprobs=(-1.0, -0.5, -0.1 * sample), finish_reason="eos",
+        reward=reward, proofs=(b"p",),
+    )  # fmt: skip
+
+
+def group(problem: str, *rewards: float) -> list[Rollout]:
+    return [rollout(problem, reward, sample=sample) for sample, reward in enumerate(rewards)]
+
+
+def test_advantages_of_one_right_and_one_wrong() -> None:
+    np.testing.assert_allclose(group_advantages(np.array([1.0, 0.0])), [2**-0.5, -(2**-0.5)], rtol=1e-12)
+
+
+def test_advantages_have_mean_zero_and_unbiased_deviation_one() -> None:
+    rewards = np.random.default_rng(1).normal(size=9)
+    advantages = group_advantages(rewards)
+    assert advantages.mean() == pytest.approx(0, abs=1e-12)
+    assert advantages.std(ddof=1) == pytest.approx(1)
+    np.testing.assert_allclose(group_advantages(3 * rewards + 5), advantages, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rewards", [[], [1.0], [0.1] * 3, [0.0, 0.0], [1.0] * 16])
+def test_a_group_without_a_difference_has_no_advantage(rewards: list[float]) -> None:
+    assert group_advantages(np.array(rewards)).tolist() == [0.0] * len(rewards)
+
+
+@pytest.mark.parametrize("rewards", [[1.0, float("nan")], [float("inf"), 0.0], [[1.0, 0.0]]])
+def test_rewards_that_are_no_numbers_are_refused(rewards: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        group_advantages(np.array(rewards))
+
+
+def test_permuting_a_group_permutes_its_advantages() -> None:
+    rewards = np.array([1.0, 0.0, 0.0, 0.5, 1.0])
+    order = [3, 0, 4, 2, 1]
+    np.testing.assert_allclose(group_advantages(rewards[order]), group_advantages(rewards)[order], rtol=1e-12)
+
+
+def test_a_submission_counts_once() -> None:
+    batch = StepBatch(step=4, wanted=2)
+    for _ in range(3):
+        batch.add(b"one", group("a", 1, 0))
+    assert (len(batch.groups), batch.seen_groups, batch.rewards, batch.full) == (1, 1, [1, 0], False)
+    batch.add(b"two", group("a", 1, 0))
+    assert (len(batch.groups), batch.full) == (2, True), "another worker's group of that problem is another group"
+
+
+def test_groups_are_formed_by_problem_whatever_the_order_of_rows() -> None:
+    rows = [*group("a", 1, 0, 0), *group("b", 0, 1, 1), *group("c", 0, 0, 1)]
+    ordered = StepBatch(step=4, wanted=3)
+    ordered.add(b"s", rows)
+    expected = {g.problem_id: sorted(zip(g.completions, g.rewards, g.behaviour_logprobs, strict=True)) for g in ordered.batch()}
+    for seed in range(20):
+        shuffled = StepBatch(step=4, wanted=3)
+        shuffled.add(b"s", random.Random(seed).sample(rows, len(rows)))
+        found = {g.problem_id: sorted(zip(g.completions, g.rewards, g.behaviour_logprobs, strict=True)) for g in shuffled.batch()}
+        assert found == expected
+
+
+def test_groups_that_teach_nothing_are_dropped_but_count_in_the_reward() -> None:
+    batch = StepBatch(step=4, wanted=1)
+    batch.add(b"s", [*group("all right", 1, 1), *group("none", 0, 0), *group("some", 1, 0)])
+    assert [g.problem_id for g in batch.groups] == ["some"]
+    assert (batch.seen_groups, len(batch.rewards), np.mean(batch.rewards)) == (3, 6, 0.5)
+    assert batch.lengths == [3] * 6
+    assert batch.full
+
+
+def test_a_full_batch_is_exactly_what_was_wanted_the_earliest_first() -> None:
+    batch = StepBatch(step=4, wanted=2)
+    with pytest.raises(ValueError, match="0 of 2 groups"):
+        batch.batch()
+    for number in range(3):
+        batch.add(bytes([number]), group(f"p{number}", 1, 0))
+    assert [g.problem_id for g in batch.batch()] == ["p0", "p1"]
+
+
+def test_policy_versions_are_remembered() -> None:
+    batch = StepBatch(step=4, wanted=2)
+    batch.add(b"s", [rollout("a", 1, version=2), rollout("a", 0, version=4)])
+    assert batch.versions == {2, 4}
