@@ -137,7 +137,9 @@ class Child:
 async def open_child(
     argv: Sequence[str], *, name: str, log_path: Path, env: Mapping[str, str] | None = None, grace_s: float = 10.0
 ) -> AsyncIterator[Child]:
-    """Starts `argv` in its own session and yields the Child; on leaving, the child and its whole group are gone.
+    """Starts `argv` in its own process group and yields the Child; on leaving, that whole group is gone.
+
+    Not in a session of its own: the kernel shares cores between sessions, and a nice node's child would not be nice.
 
     `env` is laid over the node's own environment (never put secrets there). stderr is appended to `log_path`.
     Raises OSError when the program cannot be started; exceptions of the body pass unchanged (no group around them).
@@ -146,7 +148,7 @@ async def open_child(
     with log_path.open("ab") as log:
         process = await trio.lowlevel.open_process(
             list(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-            start_new_session=True, env={**os.environ, **(env or {})},
+            process_group=0, env={**os.environ, **(env or {})},
         )  # fmt: skip
     child = Child(process, name, log_path)
     failure: Exception | None = None

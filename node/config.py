@@ -150,6 +150,9 @@ class Worker(Section):
         pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$",
         description="Python module that runs as the engine process; the demo's cheat names another",
     )
+    max_unjudged: int = Field(
+        1, ge=0, le=64, description="own submissions that may wait for a verdict while the engine makes the next one"
+    )
     kv_cache_gib: int = Field(1, ge=1, le=1024, description="the engine's key-value cache, GiB")
 
 
@@ -190,6 +193,12 @@ class Trainer(Section):
     """[trainer] the training node, manager of the pool."""
 
     threads: int = Field(1, ge=1, le=1024, description="CPU threads of its optimiser")
+    micro_batch_tokens: int = Field(
+        256,
+        ge=64,
+        le=2**20,
+        description="packed tokens forwarded at once; attention grows with the square, so a CPU wants few, a GPU many",
+    )
     validators: tuple[Address, ...] = Field(
         (), max_length=256, description="addresses that the trainer invites as validators; no others are"
     )

@@ -45,6 +45,7 @@ STAKE_WEI, SLASH_WEI = 100 * TOKEN_WEI, 100 * TOKEN_WEI
 GAS_WEI = 10 * ETHER_WEI
 WALLET_SCRYPT_N = 2
 """Play money: a wallet that opens at once."""
+WORKER_NICENESS = "10"
 BOOTSTRAP_TIMEOUT_S = 180.0
 REFRESH_S, MEMORY_S = 0.5, 5.0
 CLOSING_S = 60.0
@@ -232,7 +233,9 @@ class _LocalRun:
 
     def _command(self, participant: Participant, bootstrap: str | None) -> list[str]:
         home = self._folder / participant.name
-        command = [sys.executable, "-m", "node.cli", "--role", participant.role]
+        # Workers take what the trainer and the validator leave of the cores: unchecked work helps nobody.
+        niceness = ["nice", "-n", WORKER_NICENESS] if participant.role == "worker" else []
+        command = [*niceness, sys.executable, "-m", "node.cli", "--role", participant.role]
         command += ["--wallet", str(home / "wallet.json"), "--password-file", str(self._folder / "password")]
         command += ["--config", str(self._folder / "run.toml"), "--data-dir", str(home)]
         for setting in participant.settings:

@@ -32,7 +32,7 @@ FINAL_STATUSES = {0, ConfigError.exit_code, WalletMissing.exit_code, Ejected.exi
 
 @dataclass(slots=True)
 class NodeProcess:
-    """One node as a process of its own session."""
+    """One node as a process, with a process group of its own (a session would hide its niceness, see `node.child`)."""
 
     name: str
     command: Sequence[str]
@@ -43,7 +43,7 @@ class NodeProcess:
     def start(self) -> None:
         with self.log_path.open("ab") as sink:
             self.process = subprocess.Popen(
-                list(self.command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+                list(self.command), stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, process_group=0
             )
 
     @property
@@ -55,7 +55,7 @@ class NodeProcess:
         if self.process and self.process.poll() is None:
             self.process.send_signal(number)
 
-    def kill_session(self) -> None:
+    def kill_group(self) -> None:
         """End whatever of the node's own process group is left."""
         if self.process:
             try:
@@ -90,7 +90,7 @@ async def stop_all(nodes: Sequence[NodeProcess]) -> None:
             while any(node.process and node.returncode is None for node in nodes):
                 await trio.sleep(0.1)
         for node in nodes:
-            node.kill_session()
+            node.kill_group()
             if node.process:
                 await trio.to_thread.run_sync(node.process.wait)
 

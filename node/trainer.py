@@ -269,4 +269,5 @@ def _recipe(config: RunConfig) -> dict[str, float]:
         "entropy_coefficient": rl.entropy_coefficient,
         "grad_norm_clip": rl.grad_norm_clip,
         "temperature": rl.temperature,
+        "micro_batch_tokens": config.trainer.micro_batch_tokens,
     }

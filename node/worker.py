@@ -15,6 +15,7 @@ import trio
 
 from ledger.client import Ledger
 from ledger.errors import Reverted
+from ledger.types import Outcome
 from node.chain import on_chain
 from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
@@ -106,6 +107,7 @@ class _Generation:
         self._address, self._data_dir = address, data_dir
         self._task, self._run_id = load_task(config.task.name), ledger.run_id(config.ledger.pool_id)
         self._last: Work | None = None
+        self._unjudged: dict[bytes, Path] = {}
 
     async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
         """One engine's life: start, then generate and swap until it fails. Raises ChildDied, ChildError, ChildTimeout."""
@@ -125,7 +127,7 @@ class _Generation:
                 if self._policies.newest > loaded:
                     loaded = await self._swap(engine)
                 work = await self._next(loaded)
-                if work is None:
+                if work is None or await self._count_unjudged() > self._config.worker.max_unjudged:
                     await trio.sleep(LOOK_S)
                     continue
                 self._last = work
@@ -133,7 +135,9 @@ class _Generation:
                     self._config.ledger.pool_id, work.step, work.counter, self._address
                 )
                 if await on_chain(self._ledger.submission, submission_id) is None:
-                    await files.send((work, await self._solve(engine, work, loaded)))
+                    path = await self._solve(engine, work, loaded)
+                    self._unjudged[submission_id] = path
+                    await files.send((work, path))
 
     async def _next(self, policy_version: int) -> Work | None:
         try:
@@ -149,6 +153,15 @@ class _Generation:
             asynchrony=rl.asynchrony,
             steps=rl.steps,
         )
+
+    async def _count_unjudged(self) -> int:
+        """Own submissions that still wait for their verdict: more of them would only make validators late."""
+        for submission_id, path in list(self._unjudged.items()):
+            handed_in = not path.exists()  # looked at first: the file goes after the ledger has it, or refused it
+            recorded = await on_chain(self._ledger.submission, submission_id)
+            if recorded.outcome is not Outcome.PENDING if recorded else handed_in:
+                del self._unjudged[submission_id]
+        return len(self._unjudged)
 
     async def _solve(self, engine: Child, work: Work, policy_version: int) -> Path:
         path = self._data_dir / "submissions" / f"{work.step}-{work.counter}.parquet"

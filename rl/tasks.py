@@ -74,7 +74,7 @@ def score_number(problem: Problem, text: str, finished: bool) -> float:
     return float(last_number(text) == Fraction(problem.gold_standard_solution))
 
 
-_WORDS = "zero one two three four five six seven eight nine".split()
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _SUMS = [(a, b) for a in range(1, 10) for b in range(1, 10)]
 
 

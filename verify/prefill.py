@@ -23,7 +23,7 @@ from rl.prompts import Tokenizer
 from rl.rollouts import Rollout
 from verify.policy import Prefilled
 
-ROW_TOKENS = 1024
+ROW_TOKENS = 512
 """A row takes further completions and groups up to this length; the mask grows with its square."""
 HEAD_TOKENS = 512
 """Positions for which logits exist at one time."""

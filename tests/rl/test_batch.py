@@ -62,16 +62,22 @@ def test_a_submission_counts_once() -> None:
     assert (len(batch.groups), batch.full) == (2, True), "another worker's group of that problem is another group"
 
 
+def contents(batch: StepBatch) -> dict[str, list[tuple[object, ...]]]:
+    return {
+        group.problem_id: sorted(zip(group.completions, group.rewards, group.behaviour_logprobs, strict=True))
+        for group in batch.batch()
+    }
+
+
 def test_groups_are_formed_by_problem_whatever_the_order_of_rows() -> None:
     rows = [*group("a", 1, 0, 0), *group("b", 0, 1, 1), *group("c", 0, 0, 1)]
     ordered = StepBatch(step=4, wanted=3)
     ordered.add(b"s", rows)
-    expected = {g.problem_id: sorted(zip(g.completions, g.rewards, g.behaviour_logprobs, strict=True)) for g in ordered.batch()}
+    expected = contents(ordered)
     for seed in range(20):
         shuffled = StepBatch(step=4, wanted=3)
         shuffled.add(b"s", random.Random(seed).sample(rows, len(rows)))
-        found = {g.problem_id: sorted(zip(g.completions, g.rewards, g.behaviour_logprobs, strict=True)) for g in shuffled.batch()}
-        assert found == expected
+        assert contents(shuffled) == expected
 
 
 def test_groups_that_teach_nothing_are_dropped_but_count_in_the_reward() -> None:

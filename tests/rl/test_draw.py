@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,8 +42,8 @@ def test_fields_cannot_be_traded_for_each_other() -> None:
 
 def test_no_difference_between_draws_repeats() -> None:
     draws = [draw_problems(seed(counter=counter), 4, 2**200) for counter in range(64)]
-    steps = {after - before for draw in draws for before, after in zip(draw, draw[1:], strict=False)}
-    between = {after[0] - before[0] for before, after in zip(draws, draws[1:], strict=False)}
+    steps = {after - before for draw in draws for before, after in pairwise(draw)}
+    between = {after[0] - before[0] for before, after in pairwise(draws)}
     assert len(steps) == 64 * 3
     assert len(between) == 63
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -87,7 +89,7 @@ def test_split_keeps_every_group_once_in_order_within_the_limit(groups: list[Gro
     sizes = [packed_length(*group) for group in groups]
     assert [index for part in parts for index in part] == list(range(len(groups)))
     assert all(len(part) == 1 or sum(sizes[index] for index in part) <= limit for part in parts)
-    for before, after in zip(parts, parts[1:], strict=False):
+    for before, after in pairwise(parts):
         assert sum(sizes[index] for index in before) + sizes[after[0]] > limit, "no part could have taken more"
 
 

@@ -56,10 +56,11 @@ def test_more_digits_than_python_reads_are_no_number() -> None:
     assert last_number("1" + ",000" * 2000) is None
 
 
-@pytest.mark.parametrize("text", ["1," * 50_000, "1,000" * 20_000, "9" * 100_000, "-" * 100_000, "1/" * 50_000, "1." * 50_000])
-def test_long_texts_take_no_long_time(text: str) -> None:
-    last_number(text)
-    last_number(text + "x")
+@pytest.mark.parametrize("part", ["1,", "1,000", ",000", "9", "-", "1/", "1.", "1 "])
+def test_long_texts_take_no_long_time(part: str) -> None:
+    """Quadratic matching would take minutes."""
+    for end in ("", "x"):
+        assert (last_number(part * 50_000 + end) or 0) < 10**6
 
 
 def question(gold: str) -> Problem:

@@ -1,0 +1,145 @@
+"""The whole network as real processes on this machine: anvil, DHT, vLLM and a tiny model, with a cheat and a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ledger.anvil import anvil, anvil_binary
+from node import local
+from node.config import parse_config
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = (
+    "rl.learning_rate=1e-3",
+    "rl.groups_per_submission=4",
+    "rl.groups_per_step=8",
+    "task.max_new_tokens=4",
+    "model.max_model_len=128",
+    "network.record_lifetime_s=10",
+)
+STEPS = 12
+PATIENCE_S = 420.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A running `run local`."""
+
+    process: subprocess.Popen[str]
+    out: Path
+
+    def until(self, what: str, holds: Callable[[], bool]) -> None:
+        """Wait for `holds()`, looking each time the process prints or a second has passed."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert self.process.poll() is None, f"the run ended before: {what}\n{self.logs()}"
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}\n{self.logs()}"
+            with_timeout(self.process, 1.0)
+
+    def metrics(self, name: str, kind: str) -> list[dict]:
+        path = self.out / name / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [metric for metric in map(json.loads, lines) if metric["kind"] == kind]
+
+    def node(self, name: str) -> psutil.Process:
+        """The node's main process."""
+        children = psutil.Process(self.process.pid).children()
+        return next(p for p in children if f"{self.out}/{name}/wallet.json" in p.cmdline())
+
+    def logs(self) -> str:
+        return "\n".join(f"== {p}\n{p.read_text()[-1500:]}" for p in sorted(self.out.glob("*/*.log")))
+
+
+def with_timeout(process: subprocess.Popen[str], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "node.cli", *arguments]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    out = tmp_path_factory.mktemp("network") / "out"
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    options = ["--model", str(tiny_model), "--task", "digits", "--steps", str(STEPS), "--minutes", "8", "--seed", "1"]
+    argv = command("run", "local", "--workers", "2", *options, *settings, "--out", str(out))
+    with (out.parent / "stdout").open("w") as sink:
+        process = subprocess.Popen(argv, cwd=ROOT, stdout=sink, stderr=sink, text=True)
+        run = Run(process=process, out=out)
+        try:
+            yield run
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def live_peers(run: Run) -> dict[str, dict]:
+    """What `intellect-node peers` says, by address."""
+    join = (run.out / "relay" / "join").read_text().split()[0]
+    argv = command("peers", "--config", str(run.out / "run.toml"), "--join", join, "--json")
+    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    return {peer["address"]: peer for peer in json.loads(listed.stdout)}
+
+
+def test_the_network_learns_ejects_the_cheat_and_survives_a_crash(run: Run) -> None:
+    roles = {p.account.address: p.role for p in local.cast(workers=2, cheat=True, seed=1)}
+    run.until("the worker hands in", lambda: bool(run.metrics("worker-1", "submitted")))
+    assert {address: peer["role"] for address, peer in live_peers(run).items()} == roles
+
+    victim = run.node("worker-1")
+    handed_in = len(run.metrics("worker-1", "submitted"))
+    os.kill(victim.pid, signal.SIGKILL)
+    run.until("the killed worker takes part again", lambda: len(run.metrics("worker-1", "submitted")) > handed_in)
+
+    family = psutil.Process(run.process.pid).children(recursive=True)
+    run.until("the trainer ends", lambda: (run.out / "report.json").exists())
+    assert run.process.wait(60) == 0
+    assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+    assert list(run.out.rglob("*.part")) == []
+
+    report = json.loads((run.out / "report.json").read_text())
+    assert report["steps"] == STEPS
+    assert report["cheats_ejected"] == 1
+    assert report["honest_rejected"] == 0
+    assert report["submissions"] > 0
+    assert report["tokens_per_s"] > 0
+    assert report["reward_last"] > report["reward_first"]
+    assert (run.out / "reward.png").stat().st_size > 0
+    assert "activations are not those of the claimed policy" in (run.out / "report.html").read_text()
+
+
+def test_the_final_policy_is_a_plain_folder_that_transformers_loads(run: Run, tiny_model: Path) -> None:
+    run.until("the report", lambda: (run.out / "report.json").exists() or run.process.poll() is not None)
+    script = (
+        "import sys, torch\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        "base, trained = (AutoModelForCausalLM.from_pretrained(p).state_dict() for p in sys.argv[1:])\n"
+        "AutoTokenizer.from_pretrained(sys.argv[2])\n"
+        "assert base.keys() == trained.keys()\n"
+        "assert any(not torch.equal(base[k], trained[k]) for k in base)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tiny_model), str(run.out / "model")], check=True, cwd=ROOT)
+
+
+def test_the_same_seed_gives_the_same_run_id_and_so_the_same_problems() -> None:
+    def ledger_section() -> dict:
+        participants = local.cast(workers=1, cheat=True, seed=5)
+        with anvil(anvil_binary(local.CONTRACTS)) as chain:
+            config = local._found(chain.url, chain.account(0), parse_config(""), participants, 5)
+        return config.ledger.model_dump(exclude={"rpc"})
+
+    assert ledger_section() == ledger_section()

@@ -1,0 +1,213 @@
+"""A submission's way to a relay: whom the relay believes, and whom the worker asks next."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from dht.records import NodeRecord, RunStateRecord, SignedRecord
+from ledger.types import Member, Role
+from node.handover import SUBMISSION_PROTOCOL, Reception, hand_over
+from node.membership import Ejected
+from node.metrics import MetricsLog, MetricsTail
+from node.streams import PeerUnreachable, Refusal, RemoteError
+
+WORKER, RELAY, OTHER = "0x" + "11" * 20, "0x" + "22" * 20, "0x" + "33" * 20
+DATA = b"rollouts"
+SHA256 = hashlib.sha256(DATA).digest()
+
+
+def record(address: str, peer_id: str, role: str, multiaddrs: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/1",)) -> Any:
+    content = NodeRecord(address=address, peer_id=peer_id, roles=(role,), multiaddrs=multiaddrs, bulk_url="")
+    return signed(address, content)
+
+
+def signed(subject: str, content: Any) -> SignedRecord:
+    return SignedRecord(
+        run_id=b"r" * 32, kind="node", key="k", subject=subject, body=b"", sequence=1, expires_unix_s=1,
+        signature=b"", content=content,
+    )  # fmt: skip
+
+
+@dataclass
+class FakeNetwork:
+    """A directory and a store of blobs."""
+
+    known: list[SignedRecord]
+    blobs: list[bytes] = field(default_factory=list)
+
+    async def nodes(self) -> tuple[SignedRecord, ...]:
+        return tuple(self.known)
+
+    async def add_blob(self, data: bytes) -> bytes:
+        self.blobs.append(data)
+        return hashlib.sha256(data).digest()
+
+    async def remove_blob(self, sha256: bytes) -> None:
+        self.blobs = [data for data in self.blobs if hashlib.sha256(data).digest() != sha256]
+
+
+@dataclass
+class FakeLedger:
+    role: Role = Role.WORKER
+    active: bool = True
+    ejected: bool = False
+
+    def member(self, pool_id: int, address: str) -> Member:
+        assert pool_id == 3
+        return Member(address=address, role=self.role, active=self.active, ejected=self.ejected, nonce=0)
+
+
+class FakePeer:
+    """The worker's host: relays by multiaddr, each a reply, a fault, or a list of them for one request each.
+
+    The relay's host: keeps its handler.
+    """
+
+    def __init__(self, relays: dict[str, Any] | None = None) -> None:
+        self.relays, self.asked = relays or {}, []  # type: ignore[var-annotated]
+
+    def handle(self, protocol: str, handler: Any, max_bytes: int) -> None:
+        assert protocol == SUBMISSION_PROTOCOL
+        self.receive, self.max_bytes = handler, max_bytes
+
+    async def request(self, multiaddr: str, protocol: str, message: dict[str, Any], **_: Any) -> dict[str, Any]:
+        assert protocol == SUBMISSION_PROTOCOL
+        assert message == {"address": WORKER, "data": DATA}
+        self.asked.append(multiaddr)
+        reply = self.relays[multiaddr]
+        if isinstance(reply, list):
+            reply = reply.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+@dataclass
+class Relay:
+    """A relay of fakes that takes files of up to 100 bytes and keeps two."""
+
+    network: FakeNetwork
+    peer: FakePeer
+    tail: MetricsTail
+
+
+@pytest.fixture
+def relay(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Relay]:
+    ledger = getattr(request, "param", FakeLedger())
+    network, peer = FakeNetwork([record(WORKER, "peer-1", "worker"), record(OTHER, "peer-2", "worker")]), FakePeer()
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    reception = Reception(ledger, network, log, pool_id=3, max_bytes=100, max_files=2)  # type: ignore[arg-type]
+    reception.listen(peer)  # type: ignore[arg-type]
+    yield Relay(network, peer, MetricsTail(tmp_path / "metrics.jsonl"))
+    log.close()
+
+
+async def test_a_workers_file_is_stored_and_acknowledged_by_its_hash(relay: Relay) -> None:
+    assert await relay.peer.receive("peer-1", {"address": WORKER, "data": DATA}) == {"sha256": SHA256}
+    assert relay.network.blobs == [DATA]
+    [line] = relay.tail.read()
+    assert (line["kind"], line["node"], line["file_hash"]) == ("received", WORKER, SHA256.hex())
+    assert relay.peer.max_bytes > 100
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"address": WORKER},
+        {"address": WORKER, "data": b""},
+        {"address": WORKER, "data": b"x" * 101},
+        {"address": WORKER, "data": "text"},
+        {"address": WORKER.encode(), "data": DATA},
+        {"address": None, "data": DATA},
+    ],
+)
+async def test_malformed_and_too_large_messages_are_refused(relay: Relay, message: dict[str, Any]) -> None:
+    with pytest.raises(Refusal, match="malformed"):
+        await relay.peer.receive("peer-1", message)
+    assert relay.network.blobs == []
+
+
+@pytest.mark.parametrize(("remote", "address"), [("peer-2", WORKER), ("peer-9", WORKER), ("peer-1", "0x" + "44" * 20)])
+async def test_a_peer_speaks_only_for_the_address_whose_record_names_it(
+    relay: Relay, remote: str, address: str
+) -> None:
+    with pytest.raises(Refusal, match="unknown"):
+        await relay.peer.receive(remote, {"address": address, "data": DATA})
+    assert relay.network.blobs == []
+
+
+async def test_records_of_another_kind_tie_nobody(relay: Relay) -> None:
+    relay.network.known = [signed(WORKER, RunStateRecord(open_step=0, policy_version=0, manifest_hash=b"m" * 32))]
+    with pytest.raises(Refusal, match="unknown"):
+        await relay.peer.receive("peer-1", {"address": WORKER, "data": DATA})
+
+
+@pytest.mark.parametrize(
+    "relay",
+    [FakeLedger(active=False), FakeLedger(active=False, ejected=True), FakeLedger(role=Role.VALIDATOR)],
+    indirect=True,
+)
+async def test_only_active_workers_of_the_pool_may_submit(relay: Relay) -> None:
+    with pytest.raises(Refusal, match="not-a-member"):
+        await relay.peer.receive("peer-1", {"address": WORKER, "data": DATA})
+    assert relay.network.blobs == []
+
+
+async def test_the_newest_files_are_kept_and_the_same_one_once(relay: Relay) -> None:
+    for data in (b"1", b"2", b"2", b"3"):
+        await relay.peer.receive("peer-1", {"address": WORKER, "data": data})
+    assert b"1" not in relay.network.blobs
+    assert set(relay.network.blobs) == {b"2", b"3"}
+
+
+def at(port: int) -> str:
+    return f"/ip4/127.0.0.1/tcp/{port}"
+
+
+async def give(tmp_path: Path, peer: FakePeer, ledger: FakeLedger | None = None) -> bytes:
+    (tmp_path / "file").write_bytes(DATA)
+    known = [record(RELAY, f"peer-{address}", "relay", (address,)) for address in peer.relays]
+    known += [record(WORKER, "peer-1", "worker", (at(99),)), record(OTHER, "hidden", "relay", ())]
+    return await hand_over(
+        ledger or FakeLedger(), peer, FakeNetwork(known), tmp_path / "file", pool_id=3, address=WORKER,
+        timeout_s=5.0,
+    )  # type: ignore[arg-type] # fmt: skip
+
+
+async def test_relays_are_asked_until_one_takes_the_file(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    peer = FakePeer(
+        {
+            at(1): PeerUnreachable(RELAY, "gone"),
+            at(2): {"sha256": b"another file"},
+            at(3): RemoteError(RELAY, "busy", "later"),
+            at(4): {},
+            at(5): [PeerUnreachable(RELAY, "starting"), PeerUnreachable(RELAY, "starting"), {"sha256": SHA256}],
+        }
+    )
+    assert await give(tmp_path, peer) == SHA256
+    assert peer.asked.count(at(5)) == 3
+    assert 2 <= peer.asked.count(at(1)) <= 3
+    assert at(99) not in peer.asked, "only relays are asked"
+
+
+async def test_an_ejected_worker_stops_asking(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    peer = FakePeer({at(1): [RemoteError(RELAY, "not-a-member", "only active workers")]})
+    with pytest.raises(Ejected):
+        await give(tmp_path, peer, FakeLedger(active=False, ejected=True))
+
+
+async def test_a_relay_that_is_wrong_about_membership_is_asked_again(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    peer = FakePeer({at(1): [RemoteError(RELAY, "not-a-member", "not yet seen"), {"sha256": SHA256}]})
+    assert await give(tmp_path, peer) == SHA256

@@ -1,0 +1,29 @@
+"""Who takes part in a local run."""
+
+from __future__ import annotations
+
+from node.local import cast
+
+
+def test_one_seed_gives_the_same_wallets_and_another_seed_others() -> None:
+    first, again, other = (cast(workers=3, cheat=True, seed=seed) for seed in (7, 7, 8))
+    keys = [[bytes(p.account.key) for p in people] for people in (first, again, other)]
+    assert keys[0] == keys[1]
+    assert not set(keys[0]) & set(keys[2])
+    assert len(set(keys[0])) == len(first)
+
+
+def test_everybody_is_there_and_the_relay_comes_first() -> None:
+    people = cast(workers=2, cheat=True, seed=1)
+    assert [(p.name, p.role) for p in people] == [
+        ("relay", "relay"), ("trainer", "trainer"), ("validator", "validator"), ("worker-1", "worker"),
+        ("worker-2", "worker"), ("cheat", "worker"),
+    ]  # fmt: skip
+
+
+def test_the_cheat_differs_in_its_engine_only_and_changes_nobody_else() -> None:
+    with_cheat, without = (cast(workers=2, cheat=cheat, seed=1) for cheat in (True, False))
+    assert [p.account.address for p in without] == [p.account.address for p in with_cheat[:-1]]
+    assert all(p.honest and not p.settings for p in without)
+    cheat = with_cheat[-1]
+    assert (cheat.honest, cheat.settings) == (False, ("worker.engine=node.cheat_engine",))

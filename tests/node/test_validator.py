@@ -1,0 +1,66 @@
+"""What the ledger said when a submission was recorded decides whether it was late, not what it says now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from ledger.types import Checkpoint, Outcome, Submission
+from node import validator
+from node.config import RunConfig
+from verify.rules import Claim, Rules
+from verify.thresholds import Thresholds
+
+WORKER = "0x" + "11" * 20
+
+
+@dataclass
+class FakeLedger:
+    """Checkpoint v was announced in `blocks[v]`."""
+
+    blocks: list[int]
+
+    def checkpoint(self, pool_id: int, version: int) -> Checkpoint:
+        assert pool_id == 3
+        return Checkpoint(version=version, manifest_hash=b"m" * 32, block=self.blocks[version])
+
+    def latest_checkpoint(self, pool_id: int) -> Checkpoint:
+        return self.checkpoint(pool_id, len(self.blocks) - 1)
+
+    def run_id(self, pool_id: int) -> bytes:
+        return bytes([pool_id]) * 32
+
+
+def submission(block: int, step: int = 2) -> Submission:
+    return Submission(
+        submission_id=b"s" * 32, pool_id=3, step=step, counter=1, node=WORKER, file_hash=b"f" * 32, block=block,
+        time_unix_s=0, outcome=Outcome.PENDING,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("block", "version"),
+    [(5, 0), (10, 0), (19, 0), (20, 1), (21, 1), (29, 1), (30, 2), (40, 3), (99, 3)],
+)
+async def test_a_claim_is_as_of_the_submissions_block(block: int, version: int) -> None:
+    ledger = FakeLedger([10, 20, 30, 40])
+    fields = await validator._claim(ledger, submission(block))  # type: ignore[arg-type]
+    assert Claim(**fields) == Claim(
+        run_id=b"\3" * 32, worker=WORKER, step=2, counter=1, file_hash=b"f" * 32, open_step=version,
+        newest_version=version,
+    )  # fmt: skip
+
+
+async def test_work_recorded_after_its_step_was_trained_is_late() -> None:
+    """Policy 3, announced in block 40, was trained on step 2."""
+    ledger = FakeLedger([10, 20, 30, 40])
+    claims = [Claim(**await validator._claim(ledger, submission(block))) for block in (39, 40)]  # type: ignore[arg-type]
+    assert [claim.step < claim.open_step for claim in claims] == [False, True]
+
+
+def test_the_pools_demands_are_the_rules_own_fields() -> None:
+    options = validator._verifier_options(RunConfig.model_validate({}))
+    rules = Rules(**options["rules"], thresholds=Thresholds(**options["thresholds"]))
+    assert rules.thresholds == Thresholds(), "the config's defaults are the measured ones"
+    assert rules.system_prompt is None
