@@ -67,10 +67,10 @@ class Rl(Section):
     """[rl] batch, optimiser and loss, for the demo's model; the report's values (arXiv 2505.07291) are for 32B."""
 
     groups_per_step: int = Field(
-        12, ge=1, le=4096, description="groups with signal that make one full batch (the report: 256)"
+        10, ge=1, le=4096, description="groups with signal that make one full batch (the report: 256)"
     )
     group_size: int = Field(8, ge=2, le=256, description="completions per problem (the report: 16)")
-    groups_per_submission: int = Field(8, ge=1, le=1024, description="problems a worker answers in one submission")
+    groups_per_submission: int = Field(4, ge=1, le=1024, description="problems a worker answers in one submission")
     learning_rate: float = Field(1.5e-5, gt=0, le=1e-2, description="AdamW's rate after warm-up (the report: 3e-7)")
     warmup_steps: int = Field(
         0, ge=0, le=10_000, description="steps over which the rate grows linearly from 0 (the report: 25)"
@@ -211,7 +211,7 @@ class Relay(Section):
         8 << 20, ge=1024, le=8 << 20, description="largest submission file it stores, bytes"
     )
     max_submissions: int = Field(
-        10_000, ge=1, le=10_000_000, description="how many submission files it keeps; the oldest go first"
+        1000, ge=1, le=1_000_000, description="how many files it keeps of each worker; the oldest go first"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
-from collections import deque
+from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +85,14 @@ async def hand_over(
 
 
 class Reception:
-    """The relay's side: takes, keeps and serves the newest `max_files` submissions."""
+    """The relay's side: takes, keeps and serves the newest `max_files` submissions of each worker."""
 
     def __init__(
         self, ledger: Ledger, network: Network, metrics: MetricsLog, *, pool_id: int, max_bytes: int, max_files: int
     ) -> None:
         self._ledger, self._network, self._metrics = ledger, network, metrics
         self._pool_id, self._max_bytes, self._max_files = pool_id, max_bytes, max_files
-        self._kept: deque[bytes] = deque()
+        self._kept: defaultdict[str, deque[bytes]] = defaultdict(deque)
 
     def listen(self, peer: Peer) -> None:
         """Answer workers from now on."""
@@ -109,10 +109,11 @@ class Reception:
         if not member.active or member.role is not Role.WORKER:
             raise Refusal(NOT_A_MEMBER, "only active workers of the pool may submit")
         sha256 = await self._network.add_blob(data)
-        if sha256 not in self._kept:
-            self._kept.append(sha256)
-        while len(self._kept) > self._max_files:
-            await self._network.remove_blob(self._kept.popleft())
+        kept = self._kept[address]
+        if sha256 not in kept:
+            kept.append(sha256)
+        while len(kept) > self._max_files:
+            await self._network.remove_blob(kept.popleft())
         log.info("took %d bytes from %s", len(data), address)
         self._metrics.write("received", node=address, size_bytes=len(data), file_hash=sha256.hex())
         return {"sha256": sha256}

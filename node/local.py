@@ -47,7 +47,7 @@ WALLET_SCRYPT_N = 2
 """Play money: a wallet that opens at once."""
 WORKER_NICENESS = "10"
 BOOTSTRAP_TIMEOUT_S = 180.0
-REFRESH_S, MEMORY_S = 0.5, 5.0
+REFRESH_S, LINE_S, MEMORY_S = 0.5, 5.0, 15.0
 CLOSING_S = 60.0
 
 
@@ -141,7 +141,10 @@ def _found(
     pool_id = ledger.create_pool(domain_id, by_role["trainer"], STAKE_WEI, SLASH_WEI)
     ledger.close()
     trainer = config.trainer.model_copy(update={"validators": (by_role["validator"],)})
-    return with_ledger(config, deployment, rpc=rpc, pool_id=pool_id).model_copy(update={"trainer": trainer})
+    # All share these cores: what a worker makes before its last work was judged takes them from the judge.
+    worker = config.worker.model_copy(update={"max_unjudged": 0})
+    roles = {"trainer": trainer, "worker": worker}
+    return with_ledger(config, deployment, rpc=rpc, pool_id=pool_id).model_copy(update=roles)
 
 
 def _write_files(folder: Path, config: RunConfig, participants: tuple[Participant, ...]) -> None:
@@ -272,7 +275,7 @@ class _LocalRun:
                 if line != shown:
                     print(line, flush=True)
                 shown = line
-                await trio.sleep(MEMORY_S)
+                await trio.sleep(LINE_S)
         with Live(console=self._console, auto_refresh=False) as live:
             while True:
                 self._read_metrics()

@@ -30,6 +30,7 @@ INVITE_PROTOCOL = "/intellect-node/invite/1"
 INVITE_BYTES = 4096
 INVITE_LIFETIME_S = 120
 INVITE_TIMEOUT_S = 30.0
+INVITES_AT_ONCE = 16
 LOOK_S = 2.0
 REMIND_S = 60.0
 ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR, "relay": Role.RELAY}
@@ -123,24 +124,33 @@ def raise_if_ejected(ejected: bool, pool_id: int) -> None:
 async def invite_newcomers(
     ledger: Ledger, peer: Peer, network: Network, account: LocalAccount, *, pool_id: int, validators: frozenset[str]
 ) -> None:
-    """The manager's side, for ever: invite each staked node that announces itself and is not yet a member."""
-    refused_until: dict[str, float] = {}
-    while True:
+    """The manager's side, for ever: invite each staked node that announces itself and is not yet a member.
+
+    A node that does not answer holds up nobody else and is tried again later.
+    """
+    busy: set[str] = set()
+
+    async def invite(node: NodeRecord) -> None:
         try:
-            records = await network.nodes()
-        except NetworkDown as fault:
-            log.warning("cannot look for newcomers: %s", fault)
-            records = ()
-        for record in records:
-            node = record.content
-            if not isinstance(node, NodeRecord) or trio.current_time() < refused_until.get(node.address, 0.0):
-                continue
+            await _invite(ledger, peer, account, node, pool_id, validators)
+        except StreamError as fault:
+            log.warning("could not hand an invite to %s: %s", node.address, fault)
+            await trio.sleep(INVITE_TIMEOUT_S)
+        finally:
+            busy.discard(node.address)
+
+    async with trio.open_nursery() as nursery:
+        while True:
             try:
-                await _invite(ledger, peer, account, node, pool_id, validators)
-            except StreamError as fault:
-                log.warning("could not hand an invite to %s: %s", node.address, fault)
-                refused_until[node.address] = trio.current_time() + INVITE_TIMEOUT_S
-        await trio.sleep(LOOK_S)
+                records = await network.nodes()
+            except NetworkDown as fault:
+                log.warning("cannot look for newcomers: %s", fault)
+                records = ()
+            for node in (record.content for record in records):
+                if isinstance(node, NodeRecord) and node.address not in busy and len(busy) < INVITES_AT_ONCE:
+                    busy.add(node.address)
+                    nursery.start_soon(invite, node)
+            await trio.sleep(LOOK_S)
 
 
 async def _invite(

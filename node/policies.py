@@ -52,7 +52,7 @@ class Policies:
             await self._arrived.wait()
 
     async def follow(self, *, behind: int) -> None:
-        """Fetch what is announced, for ever, in order; versions more than `behind` older than the newest are left out."""
+        """Fetch what is announced, for ever, in order, but nothing more than `behind` versions old."""
         done = -1
         while True:
             newest = await on_chain(self._ledger.latest_checkpoint, self._pool_id)

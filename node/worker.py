@@ -110,7 +110,7 @@ class _Generation:
         self._unjudged: dict[bytes, Path] = {}
 
     async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
-        """One engine's life: start, then generate and swap until it fails. Raises ChildDied, ChildError, ChildTimeout."""
+        """One engine's life: start, then generate and swap until it fails. Raises the errors of `node.child`."""
         await self._policies.wait_for(lambda: self._policies.newest >= 0)
         async with open_child(
             [sys.executable, "-m", self._config.worker.engine],

@@ -18,13 +18,14 @@ def choose_compute_type(requested: str, cpu_flags: frozenset[str], has_gpu: bool
         return requested  # type: ignore[return-value]
     if requested != "auto":
         raise ValueError(f"compute type is auto, bfloat16 or float32, not {requested!r}")
-    return "bfloat16" if has_gpu or cpu_flags & {"avx512_bf16", "amx_bf16"} else "float32"
+    return "bfloat16" if has_gpu or cpu_flags & {"avx512_bf16", "amx_bf16", "bf16"} else "float32"
 
 
 def read_cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
     """Instruction-set flags of the first core; empty where the kernel does not list them."""
-    for line in cpuinfo.read_text().splitlines():
-        if line.startswith("flags"):
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    for line in lines:
+        if line.startswith(("flags", "Features")):  # x86, ARM
             return frozenset(line.partition(":")[2].split())
     return frozenset()
 

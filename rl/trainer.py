@@ -6,6 +6,7 @@ rollouts to trust or to wait for. A step whose loss or gradient is not finite ra
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -170,4 +171,8 @@ class PolicyTrainer:
             if name not in tied
         }
         save_file(weights, partial / "model.safetensors", metadata={"format": "pt"})
+        for path in (*partial.iterdir(), partial):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
         partial.rename(folder)

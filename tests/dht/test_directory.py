@@ -42,9 +42,7 @@ def bench(network: MemoryNetwork, clock: Clock, accounts: list[LocalAccount], do
             clock.now += 1
         raise AssertionError("never came true")
 
-    here, there = (
-        MemoryDirectory(network, domain=domain, manager=accounts[0].address, clock=clock) for _ in range(2)
-    )
+    here, there = (MemoryDirectory(network, domain=domain, manager=accounts[0].address, clock=clock) for _ in range(2))
     return Bench(here=here, there=there, accounts=accounts, domain=domain, clock=clock, until=until)
 
 

@@ -40,9 +40,7 @@ class World:
         self.manifest = path.read_bytes()
 
     def store(self, name: str) -> ContentStore:
-        return ContentStore(
-            self.base / name, domain=self.domain, manager=self.account.address, chunk_size_bytes=CHUNK
-        )
+        return ContentStore(self.base / name, domain=self.domain, manager=self.account.address, chunk_size_bytes=CHUNK)
 
     def check(self, files: CheckpointFiles) -> None:
         assert files.complete

@@ -1,4 +1,4 @@
-"""A language model that is made on the spot, small enough for a test and real enough for vLLM: `python tiny_model.py FOLDER`.
+"""A language model made on the spot, small enough for a test and real enough for vLLM: `python tiny_model.py FOLDER`.
 
 A two-layer Llama over bytes that answers every question with one random digit, as a base model that is right one time
 in ten: reinforcement learning has something to find.

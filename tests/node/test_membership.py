@@ -23,9 +23,7 @@ GOOD: dict[str, Any] = {
 
 def test_an_invite_is_read() -> None:
     invite, signature = parse_invite(GOOD)
-    assert invite == Invite(
-        node=NODE, pool_id=3, domain_id=1, role=Role.WORKER, nonce=0, expires_unix_s=1_800_000_000
-    )
+    assert invite == Invite(node=NODE, pool_id=3, domain_id=1, role=Role.WORKER, nonce=0, expires_unix_s=1_800_000_000)
     assert type(invite.role) is Role
     assert signature == b"s" * 65
 
@@ -158,9 +156,7 @@ async def test_a_member_waits_for_nothing_and_an_ejected_node_hears_why() -> Non
     ("stake_wei", "balance_wei", "calls"),
     [(0, 100, [("register", 100)]), (40, 60, [("add_stake", 60)]), (100, 0, []), (150, 0, [])],
 )
-async def test_the_stake_is_raised_to_the_pools(
-    stake_wei: int, balance_wei: int, calls: list[tuple[str, int]]
-) -> None:
+async def test_the_stake_is_raised_to_the_pools(stake_wei: int, balance_wei: int, calls: list[tuple[str, int]]) -> None:
     ledger = FakeLedger(stake_wei=stake_wei, balance_wei=balance_wei)
     await ensure_stake(ledger, NODE, 100)  # type: ignore[arg-type]
     assert ledger.calls == calls
