@@ -18,6 +18,7 @@ from dht.plan import ContentUnavailable
 from ledger.client import Ledger
 from ledger.types import Checkpoint
 from node.chain import POLL_S, on_chain
+from node.child import ChildError
 from node.dhtd_link import NetworkDown
 from node.metrics import MetricsLog
 from node.network import Network
@@ -72,7 +73,7 @@ class Policies:
             folder = await self._network.fetch_checkpoint(
                 checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
             )
-        except (ContentUnavailable, ManifestInvalid, CheckpointWrong, NetworkDown) as fault:
+        except (ContentUnavailable, ManifestInvalid, CheckpointWrong, NetworkDown, ChildError) as fault:
             log.error("policy %d dropped, waiting for a newer one: %s", checkpoint.version, fault)
             return
         seconds = trio.current_time() - began

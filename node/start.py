@@ -6,9 +6,11 @@ fault that a person can cure ends as a `UserError`; the rest keeps its traceback
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,9 +33,11 @@ from node.network import Network, NetworkConfig, open_network
 from node.peer_key import load_peer_key
 from node.policies import Policies
 from node.streams import Peer, open_peer
+from rl.tasks import task_names
 
 log = logging.getLogger(__name__)
 MIN_GAS_WEI = 10**15
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def deployment_of(config: RunConfig) -> Deployment:
@@ -82,6 +86,8 @@ def run_role(
     ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
+    if config.task.name not in task_names():
+        raise UserError(f"task.name: there is no task {config.task.name!r}", fix=f"known are {', '.join(task_names())}")
     if role == "trainer" and pool.manager != account.address:
         raise UserError(
             f"the manager of pool {pool.pool_id} is {pool.manager}, not {account.address}",
@@ -89,20 +95,32 @@ def run_role(
         )
     try:
         trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port)
-    except* (UserError, InsufficientFunds, NetworkStartFailed, WrongChain) as group:
-        fault = _first(group)
-        if isinstance(fault, UserError):
-            raise fault from None
-        raise UserError(str(fault), fix="cure what it says, then start again") from fault
+    except BaseExceptionGroup as group:
+        cured = [told for fault in _leaves(group) if (told := _as_user_error(fault, data_dir)) is not None]
+        if not cured:
+            raise
+        raise cured[0] from group
     finally:
         ledger.close()
 
 
-def _first(group: BaseExceptionGroup) -> BaseException:
-    fault: BaseException = group
-    while isinstance(fault, BaseExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault
+def _leaves(group: BaseException) -> Iterator[BaseException]:
+    if isinstance(group, BaseExceptionGroup):
+        for fault in group.exceptions:
+            yield from _leaves(fault)
+    else:
+        yield group
+
+
+def _as_user_error(fault: BaseException, data_dir: Path) -> UserError | None:
+    """What a person is told of a fault that they can cure; None for a fault of ours."""
+    if isinstance(fault, UserError):
+        return fault
+    if NO_SPACE in str(fault):
+        return UserError(f"the disk is full: {fault}", fix=f"free space for {data_dir}, then start again")
+    if isinstance(fault, (InsufficientFunds, NetworkStartFailed, WrongChain)):
+        return UserError(str(fault), fix="cure what it says, then start again")
+    return None
 
 
 async def _until_stopped(

@@ -1,0 +1,114 @@
+"""What a person is told when a node cannot start: the fault, the fix, and an exit status that is not 0."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.anvil import Anvil, anvil, anvil_binary
+from ledger.client import Ledger
+from node import local
+from node.config import RunConfig, load_config, parse_config
+from node.wallet import create_wallet
+
+ROOT = Path(__file__).resolve().parents[2]
+CAST = local.cast(workers=1, cheat=False, seed=11)
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[Anvil]:
+    with anvil(anvil_binary(local.CONTRACTS)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def config(chain: Anvil) -> RunConfig:
+    return local._found(chain.url, chain.account(0), parse_config(""), CAST, 11)
+
+
+@pytest.fixture
+def home(tmp_path: Path, config: RunConfig) -> Path:
+    (tmp_path / "run.toml").write_text(config.to_toml())
+    (tmp_path / "password").write_text("secret")
+    for participant in CAST:
+        key = bytes(participant.account.key)
+        create_wallet(tmp_path / f"{participant.name}.json", "secret", iterations=2, key=key)
+    return tmp_path
+
+
+def start(home: Path, role: str, wallet: str, *more: str) -> subprocess.CompletedProcess[str]:
+    options = ["--config", "run.toml", "--password-file", "password", "--data-dir", f"data-{role}"]
+    argv = [sys.executable, "-m", "node.cli", "--role", role, "--wallet", f"{wallet}.json", *options, *more]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(home)}
+    return subprocess.run(argv, cwd=home, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def assert_told(done: subprocess.CompletedProcess[str], fault: str, fix: str) -> None:
+    assert done.returncode not in (0, -9), done
+    assert fault in done.stderr, done.stderr
+    assert fix in done.stderr.split("fix:")[1], done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+def test_no_chain_at_the_rpc(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = start(home, "worker", "worker-1", "--rpc", f"http://127.0.0.1:{port}")
+    assert_told(done, f"no chain at http://127.0.0.1:{port}", "--rpc")
+
+
+def test_another_deployment_at_the_rpc(home: Path) -> None:
+    done = start(home, "worker", "worker-1", "--set", f"ledger.salt=0x{'11' * 32}")
+    assert_told(done, "deployment salt", "[ledger]")
+
+
+def test_a_pool_that_does_not_exist(home: Path) -> None:
+    done = start(home, "worker", "worker-1", "--set", "ledger.pool_id=99")
+    assert_told(done, "pool 99", "pool show")
+
+
+def test_a_wallet_without_ether(home: Path) -> None:
+    address = create_wallet(home / "poor.json", "secret", iterations=2)
+    assert_told(start(home, "worker", "poor"), f"{address} cannot pay for gas", "send some ether")
+
+
+def test_a_wallet_without_stake_tokens(home: Path, chain: Anvil, config: RunConfig) -> None:
+    address = create_wallet(home / "bare.json", "secret", iterations=2)
+    ledger = Ledger(chain.url, local.deployment_of(config), chain.account(0))
+    ledger.transfer_eth(address, 10**18)
+    ledger.close()
+    assert_told(start(home, "worker", "bare"), f"{address} holds 0 stake tokens", "send stake tokens")
+
+
+def test_a_trainer_that_is_not_the_manager(home: Path) -> None:
+    assert_told(start(home, "trainer", "worker-1"), "the manager of pool", "the manager's wallet")
+
+
+def test_a_wrong_password(home: Path) -> None:
+    (home / "password").write_text("wrong")
+    assert_told(start(home, "worker", "worker-1"), "wrong password", "wallet new")
+
+
+def test_a_broken_model_folder(home: Path) -> None:
+    (home / "model").mkdir()
+    done = start(home, "trainer", "trainer", "--set", f"model.path={home / 'model'}")
+    assert_told(done, "no complete model", "model.path")
+
+
+def test_a_port_that_is_taken(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert_told(start(home, "relay", "relay", "--port", str(port)), str(port), "port")
+
+
+def test_an_unknown_task(home: Path) -> None:
+    assert_told(start(home, "relay", "relay", "--set", "task.name=astrology"), "task.name", "arithmetic")
+
+
+def test_the_config_that_a_run_writes_is_read_back(home: Path, config: RunConfig) -> None:
+    assert load_config(home / "run.toml") == config
