@@ -45,6 +45,7 @@ class EngineProcess:
         chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
         self._task, self._system_prompt = load_task(task), system_prompt
         self._max_new_tokens, self._temperature = max_new_tokens, temperature
+        self._max_model_len = max_model_len
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         engine = VllmEngine(Path(folder), compute_type=chosen, max_model_len=max_model_len, prove=build_many, seed=seed)
         self._engine = self._wrap(engine, Path(folder))
@@ -66,6 +67,10 @@ class EngineProcess:
         began = time.monotonic()
         chosen = [self._task.problem(index) for index in problems]
         prompts = [render_prompt(self._tokenizer, problem, self._system_prompt) for problem in chosen]
+        longest = max(map(len, prompts)) + self._max_new_tokens
+        if longest > self._max_model_len:
+            # The engine would cut such completions early, and a validator could not tell that from cheating.
+            raise ValueError(f"model.max_model_len {self._max_model_len} must be at least {longest} for this task")
         groups = self._engine.generate(
             prompts, samples=samples, max_tokens=self._max_new_tokens, temperature=self._temperature
         )

@@ -33,17 +33,25 @@ NOT_A_MEMBER = "not-a-member"
 RETRY_FIRST_S, RETRY_LAST_S = 1.0, 15.0
 
 
-async def relays(network: Network) -> list[NodeRecord]:
-    """The relays that the directory knows, in random order. Raises NetworkDown."""
+async def relays(ledger: Ledger, network: Network, pool_id: int) -> list[NodeRecord]:
+    """The live relays that are members of the pool, in random order; anybody can announce to be one.
+
+    Raises NetworkDown.
+    """
     known = [record.content for record in await network.nodes()]
-    found = [node for node in known if isinstance(node, NodeRecord) and "relay" in node.roles and node.multiaddrs]
+    found = []
+    for node in known:
+        if isinstance(node, NodeRecord) and "relay" in node.roles and node.multiaddrs:
+            member = await on_chain(ledger.member, pool_id, node.address)
+            if member.active and member.role is Role.RELAY:
+                found.append(node)
     random.shuffle(found)
     return found
 
 
-async def relay_urls(network: Network) -> list[str]:
+async def relay_urls(ledger: Ledger, network: Network, pool_id: int) -> list[str]:
     """Where relays serve content: they keep submissions longer than they announce each of them."""
-    return [relay.bulk_url for relay in await relays(network)]
+    return [relay.bulk_url for relay in await relays(ledger, network, pool_id)]
 
 
 async def hand_over(
@@ -58,7 +66,7 @@ async def hand_over(
     delay_s = RETRY_FIRST_S
     while True:
         try:
-            candidates = await relays(network)
+            candidates = await relays(ledger, network, pool_id)
         except NetworkDown as fault:
             log.warning("cannot look for relays: %s", fault)
             candidates = []
@@ -93,6 +101,8 @@ class Reception:
         self._ledger, self._network, self._metrics = ledger, network, metrics
         self._pool_id, self._max_bytes, self._max_files = pool_id, max_bytes, max_files
         self._kept: defaultdict[str, deque[bytes]] = defaultdict(deque)
+        self._owners: dict[bytes, str] = {}
+        """Who handed a file in first, and whose limit alone can push it out."""
 
     def listen(self, peer: Peer) -> None:
         """Answer workers from now on."""
@@ -100,8 +110,11 @@ class Reception:
 
     async def _receive(self, remote: str, message: dict[str, Any]) -> dict[str, Any]:
         address, data = message.get("address"), message.get("data")
+        # The first bytes of Parquet: what else is kept by its hash (a manifest, say) is not a worker's to replace.
         if not isinstance(address, str) or not isinstance(data, bytes) or not 0 < len(data) <= self._max_bytes:
             raise Refusal("malformed", f"a submission is an address and 1 to {self._max_bytes} bytes")
+        if not data.startswith(b"PAR1"):
+            raise Refusal("malformed", "a submission is a Parquet file")
         known = [r.content for r in await self._network.nodes() if r.subject == address]
         if not any(isinstance(node, NodeRecord) and node.peer_id == remote for node in known):
             raise Refusal("unknown", "no node record ties this peer id to that address")
@@ -110,9 +123,10 @@ class Reception:
             raise Refusal(NOT_A_MEMBER, "only active workers of the pool may submit")
         sha256 = await self._network.add_blob(data)
         kept = self._kept[address]
-        if sha256 not in kept:
+        if self._owners.setdefault(sha256, address) == address and sha256 not in kept:
             kept.append(sha256)
         while len(kept) > self._max_files:
+            del self._owners[kept[0]]
             await self._network.remove_blob(kept.popleft())
         log.info("took %d bytes from %s", len(data), address)
         self._metrics.write("received", node=address, size_bytes=len(data), file_hash=sha256.hex())

@@ -86,17 +86,17 @@ class Admission:
 
     async def wait(self) -> None:
         """Until this node is a member. Raises Ejected."""
-        member = await on_chain(self._ledger.member, self._pool_id, self._address)
-        raise_if_ejected(member.ejected, self._pool_id)
-        if member.active and member.role is self._role:
-            log.info("already a member of pool %d", self._pool_id)
-            return
-        log.info("waiting for an invite from the manager of pool %d", self._pool_id)
         while True:
+            # Asked again each time: a join whose receipt was lost on the way counts as well.
+            member = await on_chain(self._ledger.member, self._pool_id, self._address)
+            raise_if_ejected(member.ejected, self._pool_id)
+            if member.active and member.role is self._role:
+                log.info("a member of pool %d", self._pool_id)
+                return
+            log.info("no invite yet; pool %d's trainer must run and take a %s", self._pool_id, self._role.name.lower())
             with trio.move_on_after(REMIND_S):
                 await self._joined.wait()
                 return
-            log.info("still no invite; the trainer must be running and willing to take a %s", self._role.name.lower())
 
     async def _receive(self, remote: str, message: dict[str, Any]) -> dict[str, Any]:
         invite, signature = parse_invite(message)
@@ -110,6 +110,11 @@ class Admission:
         log.info("joined pool %d as %s", self._pool_id, self._role.name.lower())
         self._joined.set()
         return {"joined": True}
+
+
+async def belongs(ledger: Ledger, pool_id: int, manager: str, address: str) -> bool:
+    """Whether the ledger shows this address as the pool's manager or an active member."""
+    return address == manager or (await on_chain(ledger.member, pool_id, address)).active
 
 
 def raise_if_ejected(ejected: bool, pool_id: int) -> None:

@@ -25,6 +25,7 @@ from dht.records import (
     MAX_LIFETIME_S,
     NodeRecord,
     ProviderRecord,
+    RecordInvalid,
     RunStateRecord,
     SignedRecord,
     node_key,
@@ -42,6 +43,12 @@ RETRY_FIRST_S, RETRY_LAST_S = 0.25, 5.0
 MAX_ANNOUNCED_BLOBS = 64  # one signature and one store each, every third of a lifetime
 
 log = logging.getLogger(__name__)
+Admit = Callable[[str], Awaitable[bool]]
+
+
+async def admit_all(address: str) -> bool:
+    """For networks without a ledger."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +78,17 @@ class Network:
     """This node's view of the peer-to-peer plane. Use through `open_network`; trio only."""
 
     def __init__(
-        self, config: NetworkConfig, *, account: Signer, domain: RecordDomain, manager: str, data_dir: Path
+        self,
+        config: NetworkConfig,
+        *,
+        account: Signer,
+        domain: RecordDomain,
+        manager: str,
+        data_dir: Path,
+        admit: Admit,
     ) -> None:
         self._config, self._account, self._domain, self._manager = config, account, domain, manager
+        self._admit = admit
         self._link = DhtdLink({
             "chain_id": domain.chain_id, "contract": domain.contract, "salt": domain.salt, "run_id": domain.run_id,
             "manager": manager, "host": config.host, "bulk_port": config.bulk_port, "dht_port": config.dht_port,
@@ -96,9 +111,14 @@ class Network:
 
     async def lookup(self, key: str) -> tuple[SignedRecord, ...]:
         """See Directory. Also raises NetworkDown."""
-        values = await self._link.call("lookup", key=key)
-        now = time.time()
-        return tuple(open_record(v, domain=self._domain, manager=self._manager, now_unix_s=now) for v in values)
+        records = []
+        for value in await self._link.call("lookup", key=key):
+            try:
+                now = time.time()
+                records.append(open_record(value, domain=self._domain, manager=self._manager, now_unix_s=now))
+            except RecordInvalid as fault:  # it may have expired on its way here from dhtd
+                log.info("a record of %s is left out: %s", key, fault)
+        return tuple(records)
 
     async def announce_node(self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str]) -> None:
         """Publishes who this node is until `withdraw_node` or closing.
@@ -144,9 +164,9 @@ class Network:
         return contents[0] if contents else None
 
     async def providers(self, content: bytes) -> tuple[str, ...]:
-        """Base URLs of the other nodes that serve `content`."""
+        """Base URLs of the other nodes that serve `content`, as far as `admit` lets them in."""
         records = await self.lookup(provider_key(self._domain.run_id, content))
-        bodies = [r.content for r in records if r.subject != self._account.address]
+        bodies = [r.content for r in records if r.subject != self._account.address and await self._admit(r.subject)]
         return tuple(body.bulk_url for body in bodies if isinstance(body, ProviderRecord))
 
     async def add_blob(self, data: bytes | Path, *, announce: bool = True) -> bytes:
@@ -275,15 +295,23 @@ class Network:
 
 @asynccontextmanager
 async def open_network(
-    config: NetworkConfig, *, account: Signer, domain: RecordDomain, manager: str, data_dir: Path
+    config: NetworkConfig,
+    *,
+    account: Signer,
+    domain: RecordDomain,
+    manager: str,
+    data_dir: Path,
+    admit: Admit = admit_all,
 ) -> AsyncIterator[Network]:
     """Starts dhtd and yields the Network; on leaving, dhtd and its p2pd are gone.
 
-    `manager` is the checksum address whose run state and manifests count. Exceptions of the body pass unchanged.
+    `manager` is the checksum address whose run state and manifests count; `admit` says whose content is fetched
+    (anybody can announce anything; hashes protect from wrong bytes, not from slow ones). Exceptions of the body pass
+    unchanged.
     Raises NetworkStartFailed.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    network = Network(config, account=account, domain=domain, manager=manager, data_dir=data_dir)
+    network = Network(config, account=account, domain=domain, manager=manager, data_dir=data_dir, admit=admit)
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

@@ -24,7 +24,7 @@ from node.metrics import MetricsLog
 from node.network import Network
 
 log = logging.getLogger(__name__)
-FETCH_TIMEOUT_S = 600.0
+FETCH_TIMEOUT_S, RETRY_S = 600.0, 5.0
 
 
 class Policies:
@@ -64,18 +64,24 @@ class Policies:
             if behind:
                 version = max(done + 1, newest.version - behind)
                 checkpoint = await on_chain(self._ledger.checkpoint, self._pool_id, version)
-            await self._fetch(checkpoint)
-            done = checkpoint.version
+            if await self._fetch(checkpoint):
+                done = checkpoint.version
+            else:
+                await trio.sleep(RETRY_S)
 
-    async def _fetch(self, checkpoint: Checkpoint) -> None:
+    async def _fetch(self, checkpoint: Checkpoint) -> bool:
+        """Whether this version is dealt with: here, or wrong for ever."""
         began = trio.current_time()
         try:
             folder = await self._network.fetch_checkpoint(
                 checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
             )
-        except (ContentUnavailable, ManifestInvalid, CheckpointWrong, NetworkDown, ChildError) as fault:
-            log.error("policy %d dropped, waiting for a newer one: %s", checkpoint.version, fault)
-            return
+        except (ManifestInvalid, CheckpointWrong) as fault:
+            log.error("policy %d is dropped, waiting for a newer one: %s", checkpoint.version, fault)
+            return True
+        except (ContentUnavailable, NetworkDown, ChildError) as fault:
+            log.warning("policy %d is not here yet, trying again in %.0f s: %s", checkpoint.version, RETRY_S, fault)
+            return False
         seconds = trio.current_time() - began
         log.info("policy %d is here after %.1f s", checkpoint.version, seconds)
         self._metrics.write("policy", version=checkpoint.version, fetch_s=round(seconds, 2))
@@ -84,3 +90,4 @@ class Policies:
             del self.folders[version]
         self._arrived.set()
         self._arrived = trio.Event()
+        return True

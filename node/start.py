@@ -84,6 +84,7 @@ def run_role(
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     (data_dir / "submissions").mkdir(exist_ok=True)
     ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
+    ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
     if config.task.name not in task_names():
@@ -164,7 +165,14 @@ async def _connected(
     )
     async with (
         open_peer(load_peer_key(data_dir), f"/ip4/{config.network.host}/tcp/{port}") as peer,
-        open_network(settings, account=account, domain=domain, manager=pool.manager, data_dir=data_dir) as network,
+        open_network(
+            settings,
+            account=account,
+            domain=domain,
+            manager=pool.manager,
+            data_dir=data_dir,
+            admit=partial(membership.belongs, ledger, pool.pool_id, pool.manager),
+        ) as network,
     ):
         log.info("%s %s is peer %s", role, account.address, peer.peer_id)
         (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")

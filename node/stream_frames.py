@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import msgpack
 
+MAX_ITEMS = 64  # of one list or map: a byte on the wire must not become an object in memory
 MAX_MESSAGE_BYTES = (8 << 20) + 4096  # a submission of 8 MiB and its envelope
 READ_SIZE_BYTES = 1 << 16
 HEADER = struct.Struct(">I")
@@ -47,7 +48,7 @@ async def read_message(stream: ByteStream, max_bytes: int) -> dict[str, Any]:
         raise MessageTooLarge(f"{length} bytes announced; at most {max_bytes} are allowed")
     body = await _read_exactly(stream, length)
     try:
-        message = msgpack.unpackb(body)
+        message = msgpack.unpackb(body, max_array_len=MAX_ITEMS, max_map_len=MAX_ITEMS, max_ext_len=0)
     except (ValueError, msgpack.exceptions.UnpackException, RecursionError) as error:
         raise MessageMalformed(f"not msgpack: {type(error).__name__}") from error
     if not isinstance(message, dict) or not all(isinstance(key, str) for key in message):

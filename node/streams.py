@@ -31,6 +31,7 @@ from libp2p.security.noise.transport import PROTOCOL_ID as NOISE_PROTOCOL
 from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX_PROTOCOL
 from libp2p.stream_muxer.yamux.yamux import Yamux
 from multiaddr import Multiaddr
+from multiaddr.exceptions import Error as MultiaddrError
 
 from node.peer_key import PeerKey
 from node.stream_errors import BadReply, CannotListen, PeerTimeout, PeerUnreachable, Refusal, RemoteError, StreamError
@@ -144,12 +145,15 @@ class Peer:
     ) -> dict[str, Any]:
         """The reply (at most `max_bytes`) of the peer at `multiaddr` (with /p2p/…) to `message`, within `timeout_s`.
 
-        Raises RemoteError, PeerUnreachable, PeerTimeout, BadReply; MessageTooLarge and ValueError for a message or
-        multiaddr of ours that cannot be sent.
+        Raises RemoteError, PeerUnreachable (also for a multiaddr that leads nowhere: others announce them),
+        PeerTimeout, BadReply; MessageTooLarge for a message of ours that cannot be sent.
         """
-        info = info_from_p2p_addr(Multiaddr(multiaddr))
+        try:
+            info = info_from_p2p_addr(Multiaddr(multiaddr))
+        except (ValueError, BaseLibp2pError, MultiaddrError) as error:
+            raise PeerUnreachable(multiaddr, f"not a peer's address: {error}") from error
         if str(info.peer_id) == self.peer_id:
-            raise ValueError("a peer does not ask itself")
+            raise PeerUnreachable(multiaddr, "a peer does not ask itself")
         request_id = next(self._ids)
         frame = encode_message({"id": request_id, "body": message}, MAX_MESSAGE_BYTES)
         started_s = trio.current_time()

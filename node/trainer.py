@@ -215,7 +215,7 @@ async def _gather(config: RunConfig, ledger: Ledger, network: Network, batches: 
                 submission.file_hash,
                 max_bytes=config.relay.max_submission_bytes,
                 timeout_s=FETCH_TIMEOUT_S,
-                urls=await relay_urls(network),
+                urls=await relay_urls(ledger, network, config.ledger.pool_id),
             )
             rollouts = await trio.to_thread.run_sync(lambda: read_rollouts(path, max_rows=rows))  # noqa: B023
         except (ContentUnavailable, NetworkDown, RolloutFileInvalid) as fault:

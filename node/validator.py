@@ -11,6 +11,7 @@ import json
 import logging
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from node.handover import relay_urls
 from node.metrics import MetricsLog
 from node.network import Network
 from node.policies import Policies
+from rl.draw import MAX_SUBMISSIONS
 from rl.hardware import thread_environment
 from verify.rejection import SENTENCES
 
@@ -53,7 +55,7 @@ async def run(
     failures: Counter[bytes] = Counter()
     delay_s, began = RESTART_FIRST_S, trio.current_time()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(lambda: policies.follow(behind=config.rl.asynchrony))
+        nursery.start_soon(lambda: policies.follow(behind=config.network.keep_versions - 1))
         await policies.wait_for(lambda: policies.newest >= 0)
         while True:
             try:
@@ -98,7 +100,8 @@ async def _judge_all(
             continue
         claim = await _claim(ledger, submission)
         await policies.wait_for(partial(policies.has, claim["newest_version"]))
-        path = await _fetch(config, network, submission)
+        worth = worth_fetching(claim, config.rl.asynchrony)
+        path = await _fetch(config, ledger, network, submission) if worth else None
         # Counted before and forgiven after, so that a file which ends this very process is counted as well.
         failures[submission.submission_id] += 1
         verdict = await verifier.call(
@@ -141,6 +144,12 @@ async def _record(ledger: Ledger, metrics: MetricsLog, submission: Submission, v
     )
 
 
+def worth_fetching(claim: Mapping[str, Any], asynchrony: int) -> bool:
+    """Whether the ledger's entry can be accepted at all; if not, the file is not fetched and the verdict is late."""
+    in_reach = claim["open_step"] <= claim["step"] <= claim["newest_version"] + asynchrony
+    return in_reach and claim["counter"] < MAX_SUBMISSIONS
+
+
 async def _claim(ledger: Ledger, submission: Submission) -> dict[str, Any]:
     """What the ledger says of a submission, as of its block (fields of `verify.rules.Claim`)."""
     checkpoint = await on_chain(ledger.latest_checkpoint, submission.pool_id)
@@ -158,13 +167,13 @@ async def _claim(ledger: Ledger, submission: Submission) -> dict[str, Any]:
     }
 
 
-async def _fetch(config: RunConfig, network: Network, submission: Submission) -> Path | None:
+async def _fetch(config: RunConfig, ledger: Ledger, network: Network, submission: Submission) -> Path | None:
     try:
         return await network.fetch_blob(
             submission.file_hash,
             max_bytes=config.relay.max_submission_bytes,
             timeout_s=FETCH_TIMEOUT_S,
-            urls=await relay_urls(network),
+            urls=await relay_urls(ledger, network, config.ledger.pool_id),
         )
     except ContentUnavailable as fault:
         log.warning("nobody serves submission %s: %s", submission.submission_id.hex(), fault)

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 START_TIMEOUT_S, SOLVE_TIMEOUT_S = 600.0, 3600.0
 RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
+PATIENCE_S = 600
+"""Chain seconds after which a submission without a verdict holds nobody up any more."""
 UNSENT = 2
 """Finished files that may wait for a relay or the chain while the engine goes on."""
 
@@ -159,7 +161,8 @@ class _Generation:
         for submission_id, path in list(self._unjudged.items()):
             handed_in = not path.exists()  # looked at first: the file goes after the ledger has it, or refused it
             recorded = await on_chain(self._ledger.submission, submission_id)
-            if recorded.outcome is not Outcome.PENDING if recorded else handed_in:
+            forgotten = recorded and await on_chain(self._ledger.chain_time_s) > recorded.time_unix_s + PATIENCE_S
+            if (recorded.outcome is not Outcome.PENDING or forgotten) if recorded else handed_in:
                 del self._unjudged[submission_id]
         return len(self._unjudged)
 

@@ -98,7 +98,8 @@ contract ComputePools is Domains, Wired, EIP712 {
     }
 
     function punish(uint256 poolId, address node, bytes32 reason) external onlyWired {
-        if (_members[poolId][node].active) _eject(poolId, node, reason);
+        // Also one that has left meanwhile: who cheats and runs must not be invited again as if nothing had been.
+        if (_members[poolId][node].active || !_members[poolId][node].ejected) _eject(poolId, node, reason);
         registry.slash(node, _pool(poolId).slash);
     }
 
@@ -146,11 +147,12 @@ contract ComputePools is Domains, Wired, EIP712 {
 
     /// Also voids the invites given so far: coming back takes a new one.
     function _eject(uint256 poolId, address node, bytes32 reason) private {
-        _deactivate(poolId, node);
         Member storage member = _members[poolId][node];
+        bool wasActive = member.active;
+        if (wasActive) _deactivate(poolId, node);
         member.ejected = true;
         ++member.nonce;
         emit MemberEjected(poolId, node, msg.sender, reason);
-        registry.release(node);
+        if (wasActive) registry.release(node);
     }
 }

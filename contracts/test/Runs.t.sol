@@ -142,6 +142,7 @@ contract RunsTest is Fixture {
         vm.stopPrank();
         _judge(id, IRunLedger.Outcome.REJECTED);
         vm.assertEq(registry.getNode(worker).stake, MIN_STAKE - SLASH);
+        vm.assertTrue(pools.getMember(poolId, worker).ejected);
         vm.prank(worker);
         registry.unstake(MIN_STAKE - SLASH);
     }

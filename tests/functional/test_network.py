@@ -56,7 +56,8 @@ class Run:
     def node(self, name: str) -> psutil.Process | None:
         """The node's main process, if it lives."""
         children = psutil.Process(self.process.pid).children()
-        return next((p for p in children if f"{self.out}/{name}/wallet.json" in p.cmdline()), None)
+        alive = [p for p in children if p.status() != psutil.STATUS_ZOMBIE]
+        return next((p for p in alive if f"{self.out}/{name}/wallet.json" in p.cmdline()), None)
 
     def logs(self) -> str:
         return "\n".join(f"== {p}\n{p.read_text()[-1500:]}" for p in sorted(self.out.glob("*/*.log")))

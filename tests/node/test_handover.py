@@ -19,7 +19,7 @@ from node.metrics import MetricsLog, MetricsTail
 from node.streams import PeerUnreachable, Refusal, RemoteError
 
 WORKER, RELAY, OTHER = "0x" + "11" * 20, "0x" + "22" * 20, "0x" + "33" * 20
-DATA = b"rollouts"
+DATA = b"PAR1 rollouts"
 SHA256 = hashlib.sha256(DATA).digest()
 
 
@@ -61,6 +61,8 @@ class FakeLedger:
 
     def member(self, pool_id: int, address: str) -> Member:
         assert pool_id == 3
+        if address == RELAY:
+            return Member(address=address, role=Role.RELAY, active=True, ejected=False, nonce=1)
         return Member(address=address, role=self.role, active=self.active, ejected=self.ejected, nonce=0)
 
 
@@ -162,10 +164,23 @@ async def test_only_active_workers_of_the_pool_may_submit(relay: Relay) -> None:
 
 
 async def test_the_newest_files_are_kept_and_the_same_one_once(relay: Relay) -> None:
-    for data in (b"1", b"2", b"2", b"3"):
-        await relay.peer.receive("peer-1", {"address": WORKER, "data": data})
-    assert b"1" not in relay.network.blobs
-    assert set(relay.network.blobs) == {b"2", b"3"}
+    for number in (b"1", b"2", b"2", b"3"):
+        await relay.peer.receive("peer-1", {"address": WORKER, "data": b"PAR1" + number})
+    assert set(relay.network.blobs) == {b"PAR12", b"PAR13"}
+
+
+async def test_attack_a_copier_does_not_push_the_copied_file_out(relay: Relay) -> None:
+    relay.network.known = [record(WORKER, "peer-1", "worker"), record(OTHER, "peer-2", "worker")]
+    await relay.peer.receive("peer-1", {"address": WORKER, "data": DATA})
+    for data in (DATA, b"PAR1a", b"PAR1b", b"PAR1c"):
+        await relay.peer.receive("peer-2", {"address": OTHER, "data": data})
+    assert DATA in relay.network.blobs
+
+
+async def test_attack_what_is_no_parquet_file_is_not_stored(relay: Relay) -> None:
+    with pytest.raises(Refusal, match="Parquet"):
+        await relay.peer.receive("peer-1", {"address": WORKER, "data": b"a manifest, say"})
+    assert relay.network.blobs == []
 
 
 def at(port: int) -> str:
@@ -175,7 +190,9 @@ def at(port: int) -> str:
 async def give(tmp_path: Path, peer: FakePeer, ledger: FakeLedger | None = None) -> bytes:
     (tmp_path / "file").write_bytes(DATA)
     known = [record(RELAY, f"peer-{address}", "relay", (address,)) for address in peer.relays]
-    known += [record(WORKER, "peer-1", "worker", (at(99),)), record(OTHER, "hidden", "relay", ())]
+    # Not to be asked: a worker, a relay without an address, and one that only says it is a relay.
+    known += [record(WORKER, "peer-1", "worker", (at(99),)), record(RELAY, "hidden", "relay", ())]
+    known += [record(OTHER, "impostor", "relay", (at(98),))]
     return await hand_over(
         ledger or FakeLedger(), peer, FakeNetwork(known), tmp_path / "file", pool_id=3, address=WORKER,
         timeout_s=5.0,
@@ -197,7 +214,7 @@ async def test_relays_are_asked_until_one_takes_the_file(
     assert await give(tmp_path, peer) == SHA256
     assert peer.asked.count(at(5)) == 3
     assert 2 <= peer.asked.count(at(1)) <= 3
-    assert at(99) not in peer.asked, "only relays are asked"
+    assert not {at(98), at(99)} & set(peer.asked), "only relays of the pool are asked"
 
 
 async def test_an_ejected_worker_stops_asking(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:

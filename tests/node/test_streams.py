@@ -199,8 +199,11 @@ async def test_what_cannot_be_reached() -> None:
         stranger = make_peer_key(b"\4" * 32).peer_id
         with pytest.raises(PeerUnreachable):
             await client.request(address.replace(server.peer_id, stranger), ECHO, {}, 20)
-        with pytest.raises(ValueError, match="ask itself"):
+        with pytest.raises(PeerUnreachable, match="ask itself"):
             await server.request(address, ECHO, {}, 20)
+        for nowhere in ("/foo/bar", "/ip4/127.0.0.1/tcp/1", "/ip4/127.0.0.1/tcp/99999/p2p/" + stranger, "", "x" * 300):
+            with pytest.raises(PeerUnreachable):
+                await client.request(nowhere, ECHO, {}, 20)
         assert "got" in await client.request(address, ECHO, {}, 20)
 
 

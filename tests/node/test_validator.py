@@ -64,3 +64,12 @@ def test_the_pools_demands_are_the_rules_own_fields() -> None:
     rules = Rules(**options["rules"], thresholds=Thresholds(**options["thresholds"]))
     assert rules.thresholds == Thresholds(), "the config's defaults are the measured ones"
     assert rules.system_prompt is None
+
+
+@pytest.mark.parametrize(
+    ("step", "counter", "worth"),
+    [(3, 0, True), (5, 63, True), (2, 0, False), (6, 0, False), (3, 64, False), (2**63, 2**31, False)],
+)
+def test_attack_entries_that_cannot_be_accepted_cost_no_fetch(step: int, counter: int, worth: bool) -> None:
+    claim = {"step": step, "counter": counter, "open_step": 3, "newest_version": 3}
+    assert validator.worth_fetching(claim, 2) is worth
