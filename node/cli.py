@@ -40,10 +40,10 @@ from node.errors import UserError
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=click.IntRange(0, 65533),
     default=0,
     show_default=True,
-    help="TCP port to listen on; 0: any free one.",
+    help="First of three TCP ports (streams, DHT, chunks); 0: any free ones.",
 )
 @password_options
 @click.version_option(package_name=None, version="0.1.0", prog_name="intellect-node")
@@ -66,7 +66,7 @@ def cli(
     \b
     Example, a worker:
       intellect-node wallet new key.json
-      intellect-node --role worker --wallet key.json --config run.toml --join /ip4/10.0.0.5/tcp/4001/p2p/12D3…
+      intellect-node --role worker --wallet key.json --config run.toml --join /ip4/10.0.0.5/tcp/4002/p2p/Qm…
     Example, the whole network on this machine:
       intellect-node run local
     """
@@ -153,7 +153,7 @@ def peers(
 
     \b
     Example:
-      intellect-node peers --config run.toml --join /ip4/127.0.0.1/tcp/4001/p2p/12D3…
+      intellect-node peers --config run.toml --join /ip4/127.0.0.1/tcp/4002/p2p/Qm…
     """
     config = config_of(config_path, overrides, rpc)
     from node.peers import main

@@ -5,6 +5,7 @@ Decides their spelling and defaults. Imports no heavy package before a command r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import click
 from node.errors import UserError
 
 ROLES = ("trainer", "worker", "validator", "relay")
+JOIN = re.compile(r"/ip4/[0-9.]{7,15}/tcp/[0-9]{1,5}/p2p/Qm[1-9A-HJ-NP-Za-km-z]{44}")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -51,8 +53,25 @@ chain_options = options(
     click.option("--rpc", metavar="URL", help="JSON-RPC address of the chain; overrides ledger.rpc."), config_options
 )
 wallet_option = click.option("--wallet", "wallet_path", type=FILE, help="The wallet's key file.")
+
+
+def _check_join(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not JOIN.fullmatch(value):
+            raise UserError(
+                f"--join {value!r} is no DHT address like /ip4/10.0.0.5/tcp/4002/p2p/Qm…",
+                fix="copy the line from the file `join` in a running node's data folder",
+                exit_code=2,
+            )
+    return values
+
+
 join_option = click.option(
-    "--join", multiple=True, metavar="MULTIADDR", help="A peer to find the network through; may be repeated."
+    "--join",
+    multiple=True,
+    metavar="MULTIADDR",
+    callback=_check_join,
+    help="A node to find the network through: the line in the file `join` of its data folder; may be repeated.",
 )
 
 

@@ -126,7 +126,7 @@ def pool_invite(
 
     \b
     Example:
-      intellect-node pool invite --config run.toml --wallet key.json --join /ip4/127.0.0.1/tcp/4001/p2p/12D3… 0x52…E7
+      intellect-node pool invite --config run.toml --wallet key.json --join /ip4/127.0.0.1/tcp/4002/p2p/Qm… 0x52…E7
     """
     address = _address(node_address)
     config = config_of(config_path, overrides, rpc)

@@ -22,9 +22,12 @@ from node.errors import ConfigError
 MAX_CONFIG_BYTES = 1 << 20
 Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Hash = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{64}$")]
+_OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4 = rf"^(25[0-5]|2[0-4][0-9]|1[0-9]{{2}}|[1-9][0-9]?)(\.{_OCTET}){{3}}$"
 NAMED_PATTERNS = {
     r"^0x[0-9a-fA-F]{40}$": "an address, 0x and 40 hex digits",
     r"^0x[0-9a-fA-F]{64}$": "0x and 64 hex digits",
+    IPV4: "an IPv4 address such as 10.0.0.2, no name and no wildcard",
 }
 
 
@@ -56,7 +59,7 @@ class Model(Section):
 class Task(Section):
     """[task] what is asked and how it is judged."""
 
-    name: str = Field("arithmetic", min_length=1, max_length=64, description="the environment's name in rl/tasks")
+    name: Literal["arithmetic", "digits"] = Field("arithmetic", description="which problems (rl/tasks.py)")
     max_new_tokens: int = Field(10, ge=1, le=32_768, description="longest completion, in tokens")
     system_prompt: str = Field(
         "", max_length=8192, description="system message before each problem; empty: the chat template's own"
@@ -111,7 +114,11 @@ class Rl(Section):
 class Network(Section):
     """[network] where this node listens and how long its records live."""
 
-    host: str = Field("127.0.0.1", min_length=1, max_length=253, description="address to listen on and to announce")
+    host: str = Field(
+        "127.0.0.1",
+        pattern=IPV4,
+        description="where this machine listens and is dialled by others; a private network or no NAT between them",
+    )
     record_lifetime_s: int = Field(
         60, ge=3, le=600, description="lifetime of this node's DHT records; refreshed at a third of it"
     )
@@ -228,6 +235,15 @@ class RunConfig(Section):
     trainer: Trainer = Trainer()
     relay: Relay = Relay()
 
+    @model_validator(mode="after")
+    def _completions_fit(self) -> RunConfig:
+        if self.task.max_new_tokens >= self.model.max_model_len:
+            raise ValueError(
+                f"task.max_new_tokens {self.task.max_new_tokens} leaves no room for a prompt in "
+                f"model.max_model_len {self.model.max_model_len}"
+            )
+        return self
+
     def to_toml(self) -> str:
         """The TOML text from which the same configuration is read again."""
         tables = []
@@ -307,6 +323,8 @@ def legal_range(field: FieldInfo) -> str:
         metadata += getattr(element, "__metadata__", ())
     elif get_origin(kind) is Union and NoneType in inner:
         words = "optional"
+    elif get_origin(kind) is Literal:
+        words = "one of " + ", ".join(map(str, inner))
     else:
         words = {int: "integer", float: "number", str: "text", bool: "true or false"}.get(kind, str(kind))
     bounds = []
@@ -360,8 +378,9 @@ def _split_override(override: str) -> tuple[str, Any]:
 def _as_config_error(fault: Any) -> ConfigError:
     location = [str(part) for part in fault["loc"]]
     if len(location) < 2:
+        where = f"section {location[0]}: " if location else ""
         return ConfigError(
-            f"section {'.'.join(location)}: {fault['msg'].removeprefix('Value error, ')}",
+            f"{where}{fault['msg'].removeprefix('Value error, ')}",
             fix="see: intellect-node config --explain",
         )
     section, name = location[:2]

@@ -9,7 +9,7 @@ from eth_account.signers.local import LocalAccount
 
 from ledger.client import Ledger
 from ledger.deployment import deploy
-from ledger.errors import ChainUnavailable, LedgerError
+from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError
 from ledger.types import Role
 from node.config import RunConfig
 from node.errors import UserError
@@ -20,6 +20,7 @@ from node.start import deployment_of, open_ledger, with_ledger
 from node.streams import StreamError, open_peer
 
 TOKEN_WEI = 10**18
+MAX_TOKENS = 1e15
 
 
 def show(config: RunConfig) -> str:
@@ -54,6 +55,10 @@ def create(
         The config that describes the new pool's run. Raises UserError.
     """
     rpc = config.ledger.rpc
+    if not 0 <= slash <= min_stake < MAX_TOKENS:  # also refuses what is no number
+        raise UserError(
+            f"a stake of {min_stake} and a slash of {slash} tokens cannot be", fix="slash ≤ stake, both finite numbers"
+        )
     stake_wei, slash_wei = int(min_stake * TOKEN_WEI), int(slash * TOKEN_WEI)
     try:
         deployment = deployment_of(config) if int(config.ledger.root, 16) else deploy(rpc, account)
@@ -62,6 +67,8 @@ def create(
         ledger.close()
     except ChainUnavailable as error:
         raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
+    except InsufficientFunds as error:
+        raise UserError(str(error), fix=f"send some ether to {account.address}") from error
     except LedgerError as error:
         raise UserError(f"the pool could not be created: {error}", fix="cure what it says, then try again") from error
     return with_ledger(config, deployment, rpc=rpc, pool_id=pool_id)
@@ -78,14 +85,18 @@ def invite(config: RunConfig, account: LocalAccount, *, node: str, role: str, jo
 
 
 async def _invite(config: RunConfig, account: LocalAccount, node: str, role: Role, join: tuple[str, ...]) -> None:
+    ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
+    pool_id = pool.pool_id
+    if pool.manager != account.address:
+        raise UserError(f"only the manager {pool.manager} can invite", fix="use the manager's wallet")
+    if ledger.member(pool_id, node).active:
+        raise UserError(f"{node} is a member already", fix="nothing is left to do")
     async with passing_client(config, join) as (ledger, network):
-        pool_id = config.ledger.pool_id
-        manager = ledger.pool(pool_id).manager
-        if manager != account.address:
-            raise UserError(f"only the manager {manager} can invite", fix="use the manager's wallet")
         found = [r.content for r in await live_nodes(network) if r.subject == node]
         if not found or not found[0].multiaddrs:
             raise UserError(f"{node} is not in the network", fix="start that node first; it waits for an invite")
+        if role.name.lower() not in found[0].roles:
+            raise UserError(f"{node} waits as {', '.join(found[0].roles)}", fix="invite it as that, with --role")
         async with open_peer(make_peer_key(secrets.token_bytes(32)), f"/ip4/{config.network.host}/tcp/0") as peer:
             try:
                 await send_invite(ledger, peer, account, found[0], pool_id=pool_id, role=role)

@@ -7,6 +7,7 @@ fault that a person can cure ends as a `UserError`; the rest keeps its traceback
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import signal
@@ -33,7 +34,6 @@ from node.network import Network, NetworkConfig, open_network
 from node.peer_key import load_peer_key
 from node.policies import Policies
 from node.streams import Peer, open_peer
-from rl.tasks import task_names
 
 log = logging.getLogger(__name__)
 MIN_GAS_WEI = 10**15
@@ -43,6 +43,8 @@ NO_SPACE = os.strerror(errno.ENOSPC)
 def deployment_of(config: RunConfig) -> Deployment:
     """The contracts that the config names. Raises UserError for an address that is none."""
     section = config.ledger
+    if not int(section.root, 16):
+        raise UserError("no run is configured: ledger.root is zero", fix="name the run's file with --config run.toml")
     fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token}
     fields |= {"registry": section.registry, "pools": section.root, "runs": section.runs}
     try:
@@ -72,7 +74,7 @@ def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Pat
         raise UserError(str(error), fix="check --rpc and the [ledger] section of the run's config") from error
     except Reverted as error:
         raise UserError(
-            f"pool {config.ledger.pool_id} cannot be read: {error}", fix="see `intellect-node pool show`"
+            f"pool {config.ledger.pool_id} cannot be read: {error}", fix="check ledger.pool_id in the run's config"
         ) from error
 
 
@@ -83,12 +85,17 @@ def run_role(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     (data_dir / "submissions").mkdir(exist_ok=True)
+    lock = (data_dir / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
+    except OSError as error:
+        raise UserError(
+            f"another node runs in {data_dir}", fix="stop it, or give this one its own wallet and --data-dir"
+        ) from error
     ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
-    if config.task.name not in task_names():
-        raise UserError(f"task.name: there is no task {config.task.name!r}", fix=f"known are {', '.join(task_names())}")
     if role == "trainer" and pool.manager != account.address:
         raise UserError(
             f"the manager of pool {pool.pool_id} is {pool.manager}, not {account.address}",

@@ -37,6 +37,8 @@ def create_wallet(path: Path, password: str, *, iterations: int | None = None, k
             f"{path} exists and is never overwritten",
             fix="choose another file name, or move the old wallet to a safe place",
         )
+    if not password:
+        raise UserError("the password is empty", fix="a wallet controls money: choose a password")
     account = Account.create() if key is None else Account.from_key(key)
     keystore = account.encrypt(password, kdf="scrypt", iterations=iterations)
     try:

@@ -17,6 +17,8 @@ from node.config import load_config, parse_config
 from node.errors import UserError
 from node.wallet import create_wallet, wallet_address
 
+JOIN = f"/ip4/1.2.3.4/tcp/1/p2p/Qm{'a' * 44}"
+
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str, str]:
     """Exit code, standard output and standard error of one command."""
@@ -121,7 +123,7 @@ def test_a_role_is_handed_everything_it_needs(
         "7",
     ]
     code, _, err = run(
-        capsys, *options, "--join", "/ip4/1.2.3.4/tcp/1", "--join", "/ip4/1.2.3.4/tcp/2", "--set", "worker.threads=2"
+        capsys, *options, "--join", JOIN, "--join", JOIN.replace("tcp/1", "tcp/2"), "--set", "worker.threads=2"
     )
     assert (code, err) == (0, "")
     (((role, config, account), named),) = calls
@@ -131,7 +133,7 @@ def test_a_role_is_handed_everything_it_needs(
         "http://127.0.0.1:1",
         2,
     )
-    assert named == {"join": ("/ip4/1.2.3.4/tcp/1", "/ip4/1.2.3.4/tcp/2"), "data_dir": Path("data-worker"), "port": 7}
+    assert named == {"join": (JOIN, JOIN.replace("tcp/1", "tcp/2")), "data_dir": Path("data-worker"), "port": 7}
 
 
 @pytest.mark.parametrize(
@@ -184,11 +186,11 @@ def test_pool_commands(
     address = create_wallet(key, "pw", iterations=2)
     wallet = ["--wallet", key, "--password-file", password]
     calls = fake(monkeypatch, "node.pool", "invite")
-    assert run(capsys, "pool", "invite", address.lower(), *wallet, "--join", "/ip4/1.2.3.4/tcp/1")[:2] == (
+    assert run(capsys, "pool", "invite", address.lower(), *wallet, "--join", JOIN)[:2] == (
         0,
         f"{address} has joined the pool as worker\n",
     )
-    assert calls[0][1] == {"node": address, "role": "worker", "join": ("/ip4/1.2.3.4/tcp/1",)}
+    assert calls[0][1] == {"node": address, "role": "worker", "join": (JOIN,)}
     made = parse_config("", overrides=["ledger.pool_id=4"])
     calls = fake(monkeypatch, "node.pool", "create", made)
     assert run(capsys, "pool", "create", *wallet, "--out", out)[:2] == (0, f"pool 4; its config is in {out}\n")

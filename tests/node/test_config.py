@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.config import SECTIONS, RunConfig, explain, legal_range, load_config, parse_config
+from node.config import SECTIONS, RunConfig, Task, explain, legal_range, load_config, parse_config
 from node.errors import ConfigError
+from rl.tasks import task_names
 
 
 def test_defaults_are_legal_and_survive_toml() -> None:
@@ -27,11 +29,11 @@ def test_any_text_survives_toml(text: str) -> None:
 def test_overrides_win_and_take_bare_words() -> None:
     config = parse_config(
         "[rl]\nsteps = 5\n",
-        overrides=["rl.steps=3", "rl.steps=4", "task.name=sums", "model.path=/a/b c", "rl.learning_rate=1e-6"],
+        overrides=["rl.steps=3", "rl.steps=4", "task.name=digits", "model.path=/a/b c", "rl.learning_rate=1e-6"],
     )
     assert (config.rl.steps, config.task.name, config.model.path, config.rl.learning_rate) == (
         4,
-        "sums",
+        "digits",
         "/a/b c",
         1e-6,
     )
@@ -91,3 +93,19 @@ def test_every_key_is_documented_and_explained() -> None:
 def test_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         RunConfig().rl.steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "999.1.1.1", "no_such_host", "::1", "1.2.3"])
+def test_a_host_that_nobody_can_dial_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"network\.host") as told:
+        parse_config("", overrides=[f"network.host={host}"])
+    assert "IPv4" in told.value.fix
+
+
+def test_completions_that_leave_no_room_for_a_prompt_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"task\.max_new_tokens 100 leaves no room"):
+        parse_config("", overrides=["task.max_new_tokens=100", "model.max_model_len=64"])
+
+
+def test_the_config_knows_exactly_the_tasks_that_exist() -> None:
+    assert get_args(Task.model_fields["name"].annotation) == task_names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import subprocess
 import sys
@@ -69,7 +70,7 @@ def test_another_deployment_at_the_rpc(home: Path) -> None:
 
 def test_a_pool_that_does_not_exist(home: Path) -> None:
     done = start(home, "worker", "worker-1", "--set", "ledger.pool_id=99")
-    assert_told(done, "pool 99", "pool show")
+    assert_told(done, "pool 99", "ledger.pool_id")
 
 
 def test_a_wallet_without_ether(home: Path) -> None:
@@ -108,6 +109,23 @@ def test_a_port_that_is_taken(home: Path) -> None:
 
 def test_an_unknown_task(home: Path) -> None:
     assert_told(start(home, "relay", "relay", "--set", "task.name=astrology"), "task.name", "arithmetic")
+
+
+def test_a_second_node_in_the_same_folder(home: Path) -> None:
+    (home / "data-relay").mkdir()
+    with (home / "data-relay" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert_told(start(home, "relay", "relay"), "another node runs in data-relay", "--data-dir")
+
+
+def test_no_run_is_configured(home: Path) -> None:
+    (home / "run.toml").write_text("")
+    assert_told(start(home, "worker", "worker-1"), "no run is configured", "--config")
+
+
+@pytest.mark.parametrize("join", ["garbage", "/ip4/127.0.0.1/tcp/1", "/ip4/127.0.0.1/tcp/4001/p2p/12D3KooWA74"])
+def test_a_join_that_is_no_dht_address(home: Path, join: str) -> None:
+    assert_told(start(home, "worker", "worker-1", "--join", join), "--join", "data folder")
 
 
 def test_the_config_that_a_run_writes_is_read_back(home: Path, config: RunConfig) -> None:
