@@ -22,7 +22,7 @@ from node.config import parse_config
 ROOT = Path(__file__).resolve().parents[2]
 LIFETIME_S = 10
 SETTINGS = (
-    "rl.learning_rate=1e-3",
+    "rl.learning_rate=2e-3",
     "rl.groups_per_submission=4",
     "rl.groups_per_step=8",
     "task.max_new_tokens=4",

@@ -1,7 +1,7 @@
 """A language model made on the spot, small enough for a test and real enough for vLLM: `python tiny_model.py FOLDER`.
 
-A two-layer Llama over bytes that answers every question with one random digit, as a base model that is right one time
-in ten: reinforcement learning has something to find.
+A two-layer Llama over bytes that has seen right answers among many wrong ones, as a base model has: it is right some
+three times in ten, and reinforcement learning has something to sharpen.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+RIGHT = 0.25
 SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 
 
@@ -35,7 +36,7 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
-def make_tiny_model(folder: Path, *, seed: int = 0, updates: int = 150) -> None:
+def make_tiny_model(folder: Path, *, seed: int = 0, updates: int = 250) -> None:
     """Write the model as a bf16 HF folder; takes a few seconds on one core."""
     torch.manual_seed(seed)
     rng = random.Random(seed)
@@ -65,8 +66,10 @@ def make_tiny_model(folder: Path, *, seed: int = 0, updates: int = 150) -> None:
     for _ in range(updates):
         rows = []
         for _ in range(32):
-            answer = tokenizer.encode(str(rng.randrange(10)), add_special_tokens=False)
-            rows.append([*rng.choice(prompts), *answer, tokenizer.eos_token_id])
+            question = rng.randrange(10)
+            said = question if rng.random() < RIGHT else rng.randrange(10)
+            answer = tokenizer.encode(str(said), add_special_tokens=False)
+            rows.append([*prompts[question], *answer, tokenizer.eos_token_id])
         width = max(map(len, rows))
         ids = torch.tensor([[*row, *[tokenizer.pad_token_id] * (width - len(row))] for row in rows])
         labels = torch.full_like(ids, -100)
