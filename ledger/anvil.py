@@ -28,6 +28,7 @@ from ledger.rpc import Rpc
 MNEMONIC = "test test test test test test test test test test test junk"  # Anvil's default
 START_TIMEOUT_S = 30.0
 _STARTS = 3
+HISTORY = ("--prune-history", "500")  # keeping none, a call can miss the block that was the latest when it came in
 _PR_SET_PDEATHSIG = 1
 
 
@@ -75,7 +76,7 @@ def _start(binary: Path, options: tuple[str, ...], port: int) -> tuple[subproces
     why = ""
     for _ in range(1 if port else _STARTS):  # another program may take the free port before Anvil does
         chosen = port or _free_port()
-        argv = [str(binary), "--host", "127.0.0.1", "--port", str(chosen), "--quiet", "--prune-history", *options]
+        argv = [str(binary), "--host", "127.0.0.1", "--port", str(chosen), "--quiet", *HISTORY, *options]
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,

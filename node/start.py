@@ -33,6 +33,7 @@ from node.model import base_model
 from node.network import Network, NetworkConfig, open_network
 from node.peer_key import load_peer_key
 from node.policies import Policies
+from node.ports import Ports, remember_ports, remembered_ports
 from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
@@ -162,16 +163,18 @@ async def _connected(
     """This node's libp2p host and its place in the DHT."""
     at = ledger.deployment
     domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
+    host = config.network.host
+    ports = Ports(stream=port, dht=port + 1, bulk=port + 2) if port else remembered_ports(data_dir, host)
     settings = NetworkConfig(
-        host=config.network.host,
+        host=host,
         bootstrap=join,
         keep_versions=config.network.keep_versions,
         lifetime_s=config.network.record_lifetime_s,
-        dht_port=port + 1 if port else 0,
-        bulk_port=port + 2 if port else 0,
+        dht_port=ports.dht,
+        bulk_port=ports.bulk,
     )
     async with (
-        open_peer(load_peer_key(data_dir), f"/ip4/{config.network.host}/tcp/{port}") as peer,
+        open_peer(load_peer_key(data_dir), f"/ip4/{host}/tcp/{ports.stream}") as peer,
         open_network(
             settings,
             account=account,
@@ -181,6 +184,7 @@ async def _connected(
             admit=partial(membership.belongs, ledger, pool.pool_id, pool.manager),
         ) as network,
     ):
+        remember_ports(data_dir, Ports.of(peer.multiaddrs[0], network.multiaddrs[0], network.bulk_url))
         log.info("%s %s is peer %s", role, account.address, peer.peer_id)
         (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")
         log.info("others join with --join %s", network.multiaddrs[0])
