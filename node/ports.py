@@ -1,6 +1,5 @@
 """A node's ports are the same after a restart: others know its addresses, a bootstrap node has no other way back.
 
-
 Decides nothing about ports that a person named. A remembered port that somebody else took meanwhile is let go.
 """
 
