@@ -14,11 +14,21 @@ from node.child_main import serve_sync
 
 
 class EngineProcess:
-    """Handlers of the engine process; the first call must be `start`."""
+    """Handlers of the engine process; the first calls must be `prepare`, then `start`."""
 
     def __init__(self, wrap: Callable[[Any, Path], Any]) -> None:
         """`wrap` gets the engine and its first folder; the demo's cheat puts itself between by it."""
         self._wrap = wrap
+
+    def prepare(self) -> dict[str, Any]:
+        """Import what the engine needs. It takes long, so no policy is named before it is done: it would grow old."""
+        began = time.monotonic()
+        import transformers  # noqa: F401
+
+        import rl.engine  # noqa: F401
+        import verify.proofs  # noqa: F401
+
+        return {"seconds": time.monotonic() - began}
 
     def start(
         self,
@@ -106,7 +116,7 @@ class EngineProcess:
 
 def main(wrap: Callable[[Any, Path], Any] = lambda engine, folder: engine) -> None:
     process = EngineProcess(wrap)
-    serve_sync({"start": process.start, "load": process.load, "solve": process.solve})
+    serve_sync({"prepare": process.prepare, "start": process.start, "load": process.load, "solve": process.solve})
 
 
 if __name__ == "__main__":

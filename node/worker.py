@@ -113,13 +113,14 @@ class _Generation:
 
     async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
         """One engine's life: start, then generate and swap until it fails. Raises the errors of `node.child`."""
-        await self._policies.wait_for(lambda: self._policies.newest >= 0)
         async with open_child(
             [sys.executable, "-m", self._config.worker.engine],
             name="engine",
             log_path=self._data_dir / "engine.log",
             env=engine_environment(self._config),
         ) as engine:
+            await engine.call("prepare", timeout_s=START_TIMEOUT_S)
+            await self._policies.wait_for(lambda: self._policies.newest >= 0)
             loaded = self._policies.newest
             options = _engine_options(self._config, self._policies.folders[loaded], self._address)
             started = await engine.call("start", timeout_s=START_TIMEOUT_S, **options)
