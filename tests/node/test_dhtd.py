@@ -149,9 +149,13 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
             await trainer.announce_node(peer_id=PEER, roles=["trainer"], multiaddrs=["/ip4/127.0.0.1/tcp/4001"])
             await relay.announce_node(peer_id=PEER, roles=["relay"], multiaddrs=[])
             content = await trainer.publish_checkpoint(folder, 7)
-            await trainer.announce_run_state(open_step=1, policy_version=7, manifest_hash=content)
+            trainer.announce_run_state(open_step=1, policy_version=7, manifest_hash=content)
             expected = RunStateRecord(open_step=1, policy_version=7, manifest_hash=content)
-            assert await relay.run_state() == expected
+
+            async def run_state_is_out() -> bool:
+                return await relay.run_state() == expected
+
+            await until(run_state_is_out)
 
             fetched = await relay.fetch_checkpoint(content, timeout_s=30, dest=tmp_path / "copy")
             assert {path.name: path.read_bytes() for path in fetched.iterdir()} == files
