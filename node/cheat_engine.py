@@ -11,7 +11,7 @@ from typing import Any
 
 from node.engine_child import main
 
-RELATIVE_NOISE = 0.1
+RELATIVE_NOISE = 0.15
 """Standard deviation of the noise on each weight, as a share of its tensor's; the model still answers."""
 
 

@@ -29,7 +29,7 @@ SETTINGS = (
     "model.max_model_len=128",
     f"network.record_lifetime_s={LIFETIME_S}",
 )
-STEPS = 24
+STEPS = 20
 PATIENCE_S = 420.0
 
 
