@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from node.local import cast
+from pathlib import Path
+
+import pytest
+
+from node.errors import UserError
+from node.local import cast, main
 
 
 def test_one_seed_gives_the_same_wallets_and_another_seed_others() -> None:
@@ -27,3 +32,16 @@ def test_the_cheat_differs_in_its_engine_only_and_changes_nobody_else() -> None:
     assert all(p.honest and not p.settings for p in without)
     cheat = with_cheat[-1]
     assert (cheat.honest, cheat.settings) == (False, ("worker.engine=node.cheat_engine",))
+
+
+@pytest.mark.parametrize("path", ["file/out", "file", "full"])
+def test_an_output_folder_that_cannot_be_used_is_refused_with_a_fix(path: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "kept").touch()
+    with pytest.raises(UserError, match="--out"):
+        main(
+            config_path=None, overrides=(), steps=None, minutes=1, workers=1, cheat=False, model=None, task=None,
+            seed=1, out=tmp_path / path,
+        )  # fmt: skip
+    assert (tmp_path / "full" / "kept").exists()
