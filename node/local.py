@@ -30,7 +30,7 @@ from ledger.deployment import deploy
 from node import live_table, report
 from node.chain import follow_events
 from node.config import RunConfig, load_config
-from node.errors import UserError
+from node.errors import DiskFull, UserError
 from node.metrics import MetricsTail
 from node.model import base_model
 from node.observation import NodeView, Observation
@@ -212,9 +212,14 @@ class _LocalRun:
                 if participant.role == "trainer":
                     nursery.start_soon(self._run_trainer, node, nursery.cancel_scope)
                 else:
-                    nursery.start_soon(keep_running, node)
+                    nursery.start_soon(self._run_node, node, nursery.cancel_scope)
                 if bootstrap is None:
                     bootstrap = await self._wait_for_bootstrap(node, home / "join")
+
+    async def _run_node(self, node: NodeProcess, scope: trio.CancelScope) -> None:
+        if await keep_running(node) == DiskFull.exit_code:
+            self.fault = DiskFull(f"the disk of {self._folder} is full", fix="free space, or name another with --out")
+            scope.cancel()
 
     async def _run_trainer(self, node: NodeProcess, scope: trio.CancelScope) -> None:
         status = await keep_running(node)
@@ -287,15 +292,20 @@ class _LocalRun:
                 await trio.sleep(REFRESH_S)
 
     def _report(self) -> None:
-        final = self._copy_model()
-        report.write_report(
-            self._seen,
-            self._folder,
-            minutes=(time.monotonic() - self._began) / 60,
-            peak_memory_gb=self._peak_bytes / 1e9,
-            settings=self._config.model_dump(mode="json"),
-            final_policy=final,
-        )
+        try:
+            report.write_report(
+                self._seen,
+                self._folder,
+                minutes=(time.monotonic() - self._began) / 60,
+                peak_memory_gb=self._peak_bytes / 1e9,
+                settings=self._config.model_dump(mode="json"),
+                final_policy=self._copy_model(),
+            )
+        except OSError as error:
+            self.fault = self.fault or UserError(
+                f"the report could not be written to {self._folder}: {error.strerror or error}",
+                fix="free space, or name another folder with --out",
+            )
         text = report.summary_text(self._seen, self._folder)
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -307,5 +317,8 @@ class _LocalRun:
             return None
         newest = max(trained, key=lambda folder: int(folder.name.rpartition("-")[2]))
         partial = self._folder / "model.part"
-        shutil.copytree(newest, partial)
-        return partial.rename(self._folder / "model")
+        try:
+            shutil.copytree(newest, partial)
+            return partial.rename(self._folder / "model")
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)

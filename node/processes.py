@@ -18,7 +18,7 @@ import psutil
 import trio
 
 from node.child import log_tail
-from node.errors import ConfigError, WalletMissing
+from node.errors import ConfigError, DiskFull, WalletMissing
 from node.membership import Ejected
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ LOOK_S = 0.5
 RESTART_S = 3.0
 STOP_GRACE_S = 25.0
 MAX_RESTARTS = 5
-FINAL_STATUSES = {0, ConfigError.exit_code, WalletMissing.exit_code, Ejected.exit_code}
+FINAL_STATUSES = {0, ConfigError.exit_code, WalletMissing.exit_code, Ejected.exit_code, DiskFull.exit_code}
 """Done, or a fault that only a person can cure."""
 
 

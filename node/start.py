@@ -6,10 +6,8 @@ fault that a person can cure ends as a `UserError`; the rest keeps its traceback
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -27,7 +25,7 @@ from ledger.types import Pool, Role
 from node import membership, relay, trainer, validator, worker
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
-from node.errors import UserError
+from node.errors import DiskFull, UserError
 from node.metrics import MetricsLog
 from node.model import base_model
 from node.network import Network, NetworkConfig, open_network
@@ -38,7 +36,6 @@ from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
 MIN_GAS_WEI = 10**15
-NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def deployment_of(config: RunConfig) -> Deployment:
@@ -125,8 +122,8 @@ def _as_user_error(fault: BaseException, data_dir: Path) -> UserError | None:
     """What a person is told of a fault that they can cure; None for a fault of ours."""
     if isinstance(fault, UserError):
         return fault
-    if NO_SPACE in str(fault):
-        return UserError(f"the disk is full: {fault}", fix=f"free space for {data_dir}, then start again")
+    if DiskFull.is_cause_of(fault):
+        return DiskFull(f"the disk is full: {fault}", fix=f"free space for {data_dir}, then start again")
     if isinstance(fault, (InsufficientFunds, NetworkStartFailed, WrongChain)):
         return UserError(str(fault), fix="cure what it says, then start again")
     return None
