@@ -3,12 +3,15 @@ pragma solidity 0.8.30;
 
 import {Hashes} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IComputePools} from "./interfaces/IComputePools.sol";
 import {IPools} from "./interfaces/IPools.sol";
 import {IRunLedger} from "./interfaces/IRunLedger.sol";
 
 /// @title Checkpoints and submissions of every pool. A batch of files costs one stored root.
 contract RunLedger is IRunLedger {
+    using SafeCast for uint256;
+
     uint256 public constant MAX_BATCH = 256;
 
     IComputePools public immutable pools;
@@ -40,7 +43,7 @@ contract RunLedger is IRunLedger {
         if (count == 0 || count > MAX_BATCH) revert BadBatchSize(count);
         uint32 expected = nextCounter[poolId][msg.sender][step];
         if (firstCounter != expected) revert WrongCounter(firstCounter, expected);
-        nextCounter[poolId][msg.sender][step] = expected + uint32(count);
+        nextCounter[poolId][msg.sender][step] = expected + count.toUint32();
         bytes32[] memory layer = new bytes32[](count);
         for (uint32 i; i < count; ++i) {
             if (fileHashes[i] == 0) revert ZeroHash();
@@ -49,7 +52,7 @@ contract RunLedger is IRunLedger {
             emit SubmissionRecorded(poolId, id, msg.sender, step, firstCounter + i, fileHashes[i]);
         }
         submissionId = submissionIdOf(poolId, step, firstCounter, msg.sender);
-        _batches[submissionId] = Batch(_root(layer), uint64(block.number), uint64(block.timestamp), uint32(count));
+        _batches[submissionId] = Batch(_root(layer), uint64(block.number), uint64(block.timestamp), count.toUint32());
     }
 
     function checkpointCount(uint256 poolId) external view returns (uint256) {
