@@ -214,9 +214,10 @@ contract Court is ICourt, Multicall {
         pools.requireMember(docket.poolId, validator, IComputePools.Role.VALIDATOR);
         bool sameStaker = registry.stakerOf(validator) == registry.stakerOf(docket.node);
         if (sameStaker) revert OwnCase(validator);
-        // Else an owner could let in obliging validators after the work was done.
+        // Else an owner could let in obliging validators after the work was done, also to judge the appeal.
         uint256 since = pools.getMember(docket.poolId, validator).since;
-        if (since > docket.openedAt) revert JoinedTooLate(validator, since);
+        uint256 latest = docket.kind == Kind.APPEAL ? _dockets[docket.about].openedAt : docket.openedAt;
+        if (since > latest) revert JoinedTooLate(validator, since);
         uint256 rounds = (block.timestamp - docket.openedAt) / pools.getTerms(docket.poolId).roundS;
         uint256 width = uint256(docket.panel) << (rounds < MAX_DOUBLINGS ? rounds : MAX_DOUBLINGS);
         if (width >= docket.validators) return;

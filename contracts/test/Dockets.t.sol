@@ -120,6 +120,18 @@ contract DocketsTest is Fixture {
         court.requireDrawn(id, judges[0]);
     }
 
+    function test_attack_appealJudgesLetInAfterTheWork() public {
+        bytes32 id = _opened();
+        address late = _newJudge();
+        uint256 since = _now();
+        _skip(1);
+        _judge(id, ICourt.Outcome.REJECTED);
+        bytes32 appealId = _appealed(id);
+        _refused(ICourt.JoinedTooLate.selector, abi.encode(late, since));
+        court.requireDrawn(appealId, late);
+        court.requireDrawn(appealId, judges[0]);
+    }
+
     function test_verdictsHaveTheirTime() public {
         bytes32 id = _opened();
         uint256 closes = court.getDocket(id).openedAt + VERDICT_S;
