@@ -165,10 +165,10 @@ contract Court is ICourt, Multicall {
     function _decideAppeal(Docket storage wider, Verdict calldata verdict) private {
         bytes32 docketId = wider.about;
         Case storage case_ = _openCase(docketId, CaseState.APPEALED);
-        if (verdict.outcome != Outcome.ACCEPTED) return _burn(docketId, case_);
+        if (verdict.outcome == Outcome.REJECTED) return _burn(docketId, case_);
         Docket storage docket = _dockets[docketId];
         (uint256 poolId, address node) = (docket.poolId, docket.node);
-        docket.outcome = Outcome.ACCEPTED;
+        docket.outcome = verdict.outcome;
         case_.state = CaseState.OVERTURNED;
         emit CaseClosed(poolId, docketId, node, CaseState.OVERTURNED, 0);
         registry.unlock(node, case_.amount);

@@ -200,6 +200,15 @@ contract CasesTest is Fixture {
         vm.assertEq(registry.getNode(worker).stake, MIN_STAKE - SLASH);
     }
 
+    function test_workThatWasOnlyLateIsNotPunished() public {
+        bytes32 id = _convicted();
+        _judge(_appealed(id), ICourt.Outcome.LATE);
+        vm.assertTrue(court.getCase(id).state == ICourt.CaseState.OVERTURNED);
+        vm.assertTrue(court.getDocket(id).outcome == ICourt.Outcome.LATE);
+        vm.assertEq(registry.getNode(worker).locked, 0);
+        vm.assertEq(treasury.unitsOf(poolId, worker), 0);
+    }
+
     function test_aConvictedValidatorJudgesNoMore() public {
         _judge(_accused(judges[2]), REJECTED);
         bytes32 id = _accused(worker);

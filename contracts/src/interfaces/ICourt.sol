@@ -14,7 +14,7 @@ interface ICourt {
         APPEAL
     }
 
-    /// @notice For accusations and appeals REJECTED means guilty and ACCEPTED means not guilty.
+    /// @notice For accusations and appeals REJECTED means guilty; ACCEPTED and LATE mean not guilty.
     enum Outcome {
         PENDING,
         ACCEPTED,
