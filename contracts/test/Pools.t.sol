@@ -172,6 +172,15 @@ contract PoolsTest is Fixture {
         }
     }
 
+    function test_aPanelLeavesRoomForAnAppeal() public {
+        IPools.Terms memory terms = _terms();
+        (terms.quorum, terms.panel) = (255, 255); // an appeal takes one more
+        _refused(IPools.BadQuorum.selector, abi.encode(255, 255));
+        _create(terms);
+        terms.quorum = 254;
+        _create(terms);
+    }
+
     function test_verdictsEndBeforeStakeCanBeOut() public {
         IPools.Terms memory terms = _terms();
         terms.verdictS = uint32(UNBONDING_S) + 1;
