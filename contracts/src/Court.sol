@@ -24,6 +24,8 @@ contract Court is ICourt, Multicall {
     mapping(bytes32 docketId => Case) private _cases;
     mapping(bytes32 docketId => mapping(address validator => bytes32)) public commitmentBy;
     mapping(bytes32 docketId => mapping(bytes32 verdict => uint256)) private _tally;
+    /// Convictions that were not overturned.
+    mapping(uint256 poolId => mapping(address node => uint256)) public convictionsOf;
 
     constructor(IComputePools pools_, INodeRegistry registry_, IRunLedger runs_, ITreasury treasury_) {
         pools = pools_;
@@ -158,6 +160,7 @@ contract Court is ICourt, Multicall {
         uint64 until = uint64(block.timestamp) + terms.challengeS;
         _cases[docketId] = Case(terms.slash, until, CaseState.OPEN);
         emit CaseOpened(poolId, docketId, node, terms.slash, until);
+        ++convictionsOf[poolId][node];
         registry.lock(node, terms.slash);
         pools.punish(poolId, node, reason);
     }
@@ -172,7 +175,7 @@ contract Court is ICourt, Multicall {
         case_.state = CaseState.OVERTURNED;
         emit CaseClosed(poolId, docketId, node, CaseState.OVERTURNED, 0);
         registry.unlock(node, case_.amount);
-        pools.pardon(poolId, node);
+        if (--convictionsOf[poolId][node] == 0) pools.pardon(poolId, node);
         if (docket.kind == Kind.SUBMISSION && verdict.units != 0) treasury.credit(poolId, node, verdict.units);
     }
 

@@ -209,6 +209,17 @@ contract CasesTest is Fixture {
         vm.assertEq(treasury.unitsOf(poolId, worker), 0);
     }
 
+    function test_attack_oneAcquittalForTwoConvictions() public {
+        bytes32 first = _opened();
+        bytes32 second = _opened();
+        _judge(first, REJECTED);
+        _judge(second, REJECTED);
+        _judge(_appealed(second), ACCEPTED);
+        vm.assertTrue(pools.barOf(poolId, worker) == IComputePools.Bar.BY_VERDICT);
+        _judge(_appealed(first), ACCEPTED);
+        vm.assertTrue(pools.barOf(poolId, worker) == IComputePools.Bar.NONE);
+    }
+
     function test_aConvictedValidatorJudgesNoMore() public {
         _judge(_accused(judges[2]), REJECTED);
         bytes32 id = _accused(worker);

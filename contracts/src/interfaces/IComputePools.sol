@@ -80,7 +80,7 @@ interface IComputePools is IDomains, IPools {
 
     /// By the court, on a dishonest node: ejected and blacklisted.
     function punish(uint256 poolId, address node, bytes32 reason) external;
-    /// By the court, when that was overturned: no longer blacklisted, unless the manager did that on its own account.
+    /// By the court, when all of that was overturned: no longer blacklisted, unless the manager did that on its own account.
     function pardon(uint256 poolId, address node) external;
 
     function getMember(uint256 poolId, address node) external view returns (Member memory);

@@ -141,5 +141,7 @@ interface ICourt {
     function getCase(bytes32 docketId) external view returns (Case memory);
     /// Reverts, with the reason, unless the validator may give a verdict on this docket now.
     function requireDrawn(bytes32 docketId, address validator) external view;
+    /// How often the node was found dishonest in the pool, less what an appeal overturned.
+    function convictionsOf(uint256 poolId, address node) external view returns (uint256);
     function commitmentBy(bytes32 docketId, address validator) external view returns (bytes32);
 }
