@@ -49,9 +49,9 @@ contract Court is ICourt, Multicall {
         if (msg.sender != pools.getPool(poolId).manager && !_isValidator(poolId, msg.sender)) {
             revert MayNotAccuse(msg.sender);
         }
-        if (pools.getMember(poolId, node).role == IComputePools.Role.NONE) {
-            revert IComputePools.NotActiveMember(poolId, node);
-        }
+        // One that left is out of reach when its last work is: no pool holds a node's stake for ever.
+        bool inReach = block.timestamp <= uint256(pools.leftAt(poolId, node)) + pools.getTerms(poolId).verdictS;
+        if (!inReach && !pools.getMember(poolId, node).active) revert IComputePools.NotActiveMember(poolId, node);
         docketId = keccak256(abi.encode("accusation", poolId, node, reason, evidenceHash));
         if (_dockets[docketId].kind != Kind.NONE) revert AlreadyOpen(docketId);
         _open(docketId, poolId, node, Kind.ACCUSATION, uint64(block.timestamp), uint64(block.number));

@@ -66,6 +66,22 @@ contract DocketsTest is Fixture {
         court.accuse(poolId, other, "spam", EVIDENCE);
     }
 
+    function test_attack_accusingOneThatLeftLongAgo() public {
+        vm.prank(worker);
+        pools.leave(poolId);
+        uint256 left = _now();
+        vm.assertEq(pools.leftAt(poolId, worker), left);
+        vm.warp(left + VERDICT_S);
+        _accused(worker);
+        vm.warp(left + VERDICT_S + 1);
+        _refused(IComputePools.NotActiveMember.selector, abi.encode(poolId, worker));
+        vm.prank(manager);
+        court.accuse(poolId, worker, "spam", FILE);
+        _join(worker, IComputePools.Role.WORKER);
+        vm.prank(manager);
+        court.accuse(poolId, worker, "spam", FILE);
+    }
+
     function test_unknownDockets() public {
         _refused(ICourt.UnknownDocket.selector, abi.encode(FILE));
         court.commit(FILE, EVIDENCE);
