@@ -10,6 +10,8 @@ import {TwoStep} from "./TwoStep.sol";
 abstract contract Pools is Domains, IPools {
     using TwoStep for TwoStep.Owner;
 
+    uint256 public constant MAX_URI_BYTES = 256;
+
     INodeRegistry public immutable registry;
     /// Tells two deployments apart even where chain id and addresses repeat.
     bytes32 public immutable salt;
@@ -31,6 +33,8 @@ abstract contract Pools is Domains, IPools {
         if (terms.roundS == 0 || terms.verdictS == 0 || terms.challengeS == 0 || terms.leaseS == 0) {
             revert BadWindows();
         }
+        uint256 uriBytes = bytes(terms.requirementsUri).length;
+        if (uriBytes > MAX_URI_BYTES) revert RequirementsTooLong(uriBytes, MAX_URI_BYTES);
         uint256 unbondingS = registry.unbondingS();
         if (terms.verdictS > unbondingS) revert WindowAboveUnbonding(terms.verdictS, unbondingS);
         poolId = ++poolCount;

@@ -181,6 +181,15 @@ contract PoolsTest is Fixture {
         _create(terms);
     }
 
+    function test_attack_requirementsThatMakeEveryVerdictDear() public {
+        IPools.Terms memory terms = _terms();
+        terms.requirementsUri = string(new bytes(256));
+        _create(terms);
+        terms.requirementsUri = string(new bytes(257));
+        _refused(IPools.RequirementsTooLong.selector, abi.encode(257, 256));
+        _create(terms);
+    }
+
     function test_verdictsEndBeforeStakeCanBeOut() public {
         IPools.Terms memory terms = _terms();
         terms.verdictS = uint32(UNBONDING_S) + 1;
