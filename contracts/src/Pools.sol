@@ -36,7 +36,7 @@ abstract contract Pools is Domains, IPools {
         uint256 uriBytes = bytes(terms.requirementsUri).length;
         if (uriBytes > MAX_URI_BYTES) revert RequirementsTooLong(uriBytes, MAX_URI_BYTES);
         uint256 unbondingS = registry.unbondingS();
-        if (terms.verdictS > unbondingS) revert WindowAboveUnbonding(terms.verdictS, unbondingS);
+        if (terms.verdictS >= unbondingS) revert WindowAboveUnbonding(terms.verdictS, unbondingS);
         poolId = ++poolCount;
         _terms[poolId] = terms;
         Pool storage pool = _pools[poolId];

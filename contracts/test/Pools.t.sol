@@ -192,9 +192,11 @@ contract PoolsTest is Fixture {
 
     function test_verdictsEndBeforeStakeCanBeOut() public {
         IPools.Terms memory terms = _terms();
-        terms.verdictS = uint32(UNBONDING_S) + 1;
-        _refused(IPools.WindowAboveUnbonding.selector, abi.encode(UNBONDING_S + 1, UNBONDING_S));
-        _create(terms);
+        for (uint256 i; i < 2; ++i) {
+            terms.verdictS = uint32(UNBONDING_S + i);
+            _refused(IPools.WindowAboveUnbonding.selector, abi.encode(UNBONDING_S + i, UNBONDING_S));
+            _create(terms);
+        }
         terms.verdictS = uint32(UNBONDING_S) - 1;
         _create(terms);
     }
