@@ -34,7 +34,8 @@ contract DocketsTest is Fixture {
     }
 
     function test_managerAndValidatorsAccuse() public {
-        bytes32 expected = keccak256(abi.encode("accusation", poolId, worker, bytes32("spam"), EVIDENCE));
+        bytes32 reason = "spam";
+        bytes32 expected = keccak256(abi.encode("accusation", poolId, worker, reason, EVIDENCE));
         vm.expectEmit(address(court));
         emit ICourt.DocketOpened(poolId, expected, worker, ICourt.Kind.ACCUSATION, "spam", EVIDENCE);
         bytes32 id = _accused(worker);

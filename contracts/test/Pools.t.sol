@@ -193,11 +193,11 @@ contract PoolsTest is Fixture {
     function test_verdictsEndBeforeStakeCanBeOut() public {
         IPools.Terms memory terms = _terms();
         for (uint256 i; i < 2; ++i) {
-            terms.verdictS = uint32(UNBONDING_S + i);
+            terms.verdictS = i == 0 ? 7 days : 7 days + 1;
             _refused(IPools.WindowAboveUnbonding.selector, abi.encode(UNBONDING_S + i, UNBONDING_S));
             _create(terms);
         }
-        terms.verdictS = uint32(UNBONDING_S) - 1;
+        terms.verdictS = 7 days - 1;
         _create(terms);
     }
 
