@@ -9,6 +9,14 @@ interface Vm {
         address emitter;
     }
 
+    struct Gas {
+        uint64 gasLimit;
+        uint64 gasTotalUsed;
+        uint64 gasMemoryUsed;
+        int64 gasRefunded;
+        uint64 gasRemaining;
+    }
+
     function addr(uint256 key) external pure returns (address);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function prank(address sender) external;
@@ -23,7 +31,9 @@ interface Vm {
     function expectEmit(address emitter) external;
     function recordLogs() external;
     function getRecordedLogs() external returns (Log[] memory);
+    function lastCallGas() external view returns (Gas memory);
     function cool(address account) external;
+    function envOr(string calldata name, string calldata otherwise) external view returns (string memory);
     function toString(uint256 number) external pure returns (string memory);
     function assume(bool condition) external pure;
     function assertEq(uint256 left, uint256 right) external pure;
