@@ -86,9 +86,12 @@ def main(
     config = load_config(config_path, overrides=(*overrides, *named))
     seed = secrets.randbits(32) if seed is None else seed
     folder = out or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty", fix="name another folder with --out, or empty it")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty", fix="name another folder with --out, or empty it")
+    except OSError as error:
+        raise UserError(f"cannot use {folder}: {error.strerror}", fix="name another folder with --out") from error
     folder = folder.resolve()
     participants = cast(workers=workers, cheat=cheat, seed=seed)
     console = Console()
