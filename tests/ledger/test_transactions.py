@@ -1,4 +1,4 @@
-"""The queue under concurrency, crashes, outages and stuck transactions."""
+"""The queue under concurrency, crashes, lost answers and stuck transactions; see also test_outages."""
 
 from __future__ import annotations
 
