@@ -1,4 +1,4 @@
-"""Commands that ask the ledger what happened: `submissions`, `explain`, `events`; and `slash`, `appeal`, which ask it for justice."""
+"""Commands that ask the ledger what happened (`submissions`, `explain`, `events`) or for justice (`slash`, `appeal`)."""
 
 from __future__ import annotations
 
@@ -162,9 +162,7 @@ def events(follow: bool, from_block: int | None, chain: ChainChoice, as_json: bo
 @with_chain
 @with_wallet
 @json_option
-def slash(
-    node: str, reason: str, evidence: Path, chain: ChainChoice, wallet: WalletChoice, as_json: bool
-) -> None:
+def slash(node: str, reason: str, evidence: Path, chain: ChainChoice, wallet: WalletChoice, as_json: bool) -> None:
     """Accuse NODE before the pool's validators, with evidence. Only if a quorum finds it guilty is stake burnt.
 
     The manager and the validators may accuse; nobody slashes alone. Keep the file: validators will ask for it.

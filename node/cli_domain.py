@@ -8,7 +8,9 @@ from node.cli_options import ADDRESS, ChainChoice, WalletChoice, json_option, wi
 from node.cli_writes import short_code, told, writing, writing_without_pool
 from node.show import done, facts, plain
 
-DOMAIN = click.option("--domain", "domain_id", type=click.IntRange(1), help="Its id.  [default: that of the run's pool]")
+DOMAIN = click.option(
+    "--domain", "domain_id", type=click.IntRange(1), help="Its id.  [default: that of the run's pool]"
+)
 
 
 @click.group()
@@ -102,7 +104,13 @@ def accept(domain_id: int | None, chain: ChainChoice, wallet: WalletChoice, as_j
 @with_wallet
 @json_option
 def blacklist(
-    account: str, reason: str, undo: bool, domain_id: int | None, chain: ChainChoice, wallet: WalletChoice, as_json: bool
+    account: str,
+    reason: str,
+    undo: bool,
+    domain_id: int | None,
+    chain: ChainChoice,
+    wallet: WalletChoice,
+    as_json: bool,
 ) -> None:
     """Keep ACCOUNT, a node or a staker, out of every pool of a domain; or let it in again.
 
@@ -120,4 +128,3 @@ def blacklist(
         else:
             block = ledger.blacklist_in_domain(target, account, short_code(reason))
     done(f"{account} is {'welcome again' if undo else 'kept out'}", as_json=as_json, block=block)
-

@@ -12,7 +12,10 @@ from node.cli_writes import short_code, told, writing
 from node.show import done, rows, tokens
 
 REASON = click.option(
-    "--reason", required=True, metavar="CODE", help="A short code in ASCII, at most 32 characters; it stays on the ledger."
+    "--reason",
+    required=True,
+    metavar="CODE",
+    help="A short code in ASCII, at most 32 characters; it stays on the ledger.",
 )
 
 
@@ -68,9 +71,7 @@ def eject(node: str, reason: str, chain: ChainChoice, wallet: WalletChoice, as_j
 @with_chain
 @with_wallet
 @json_option
-def blacklist(
-    account: str, reason: str, undo: bool, chain: ChainChoice, wallet: WalletChoice, as_json: bool
-) -> None:
+def blacklist(account: str, reason: str, undo: bool, chain: ChainChoice, wallet: WalletChoice, as_json: bool) -> None:
     """Keep ACCOUNT, a node or a staker, out of the pool, by the manager; or undo that, also after a verdict.
 
     \b
@@ -121,7 +122,9 @@ def accept(chain: ChainChoice, wallet: WalletChoice, as_json: bool) -> None:
 
 @click.command("set-manager")
 @click.argument("manager", type=ADDRESS)
-@click.option("--remove", is_flag=True, help="Take the right away; if that key holds the lease, the lease ends at once.")
+@click.option(
+    "--remove", is_flag=True, help="Take the right away; if that key holds the lease, the lease ends at once."
+)
 @with_chain
 @with_wallet
 @json_option

@@ -144,9 +144,7 @@ def with_wallet(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of the wallet, given to the command as one `wallet: WalletChoice`."""
 
     @functools.wraps(command)
-    def run(
-        *, wallet_path: Path | None, password_file: Path | None, password_fd: int | None, **others: Any
-    ) -> Any:
+    def run(*, wallet_path: Path | None, password_file: Path | None, password_fd: int | None, **others: Any) -> Any:
         return command(wallet=WalletChoice(wallet_path, password_file, password_fd), **others)
 
     return wallet_option(password_options(run))

@@ -77,9 +77,7 @@ def deposit(
 @with_chain
 @with_wallet
 @json_option
-def withdraw(
-    amount: int | None, node: str | None, chain: ChainChoice, wallet: WalletChoice, as_json: bool
-) -> None:
+def withdraw(amount: int | None, node: str | None, chain: ChainChoice, wallet: WalletChoice, as_json: bool) -> None:
     """Take stake out: with AMOUNT start unbonding that much, without it collect what has been unbonded and is due.
 
     \b

@@ -137,7 +137,9 @@ def _dissent(docket_id: bytes, found: Sequence[on_ledger.Event], docket: Docket 
     if docket is None or docket.outcome is Outcome.PENDING or docket.kind is Kind.NONE:
         return []
     verdicts = [e for e in found if isinstance(e, on_ledger.VerdictRevealed) and e.docket_id == docket_id]
-    final = next((e.outcome for e in found if isinstance(e, on_ledger.OutcomeReached) and e.docket_id == docket_id), None)
+    final = next(
+        (e.outcome for e in found if isinstance(e, on_ledger.OutcomeReached) and e.docket_id == docket_id), None
+    )
     return [
         f"Validator {v.validator} said {v.outcome.name.lower()}, which changed nothing."
         for v in verdicts

@@ -49,7 +49,9 @@ def sentence(event: on_ledger.Event) -> str:
         case on_ledger.StakeUnlocked():
             return f"{tokens(event.amount_wei)} tokens of {event.node} are free again"
         case on_ledger.StakeBurnt():
-            return f"{tokens(event.amount_wei)} tokens of {event.node} were burnt; {tokens(event.stake_wei)} left at work"
+            return (
+                f"{tokens(event.amount_wei)} tokens of {event.node} were burnt; {tokens(event.stake_wei)} left at work"
+            )
         case on_ledger.MemberJoined():
             return f"{event.node} joined pool {event.pool_id} as {event.role.name.lower()}"
         case on_ledger.MemberLeft():
@@ -80,7 +82,9 @@ def sentence(event: on_ledger.Event) -> str:
             return _reached(event)
         case on_ledger.CaseOpened():
             until = moment(event.until_unix_s)
-            return f"a case against {event.node} may burn {tokens(event.amount_wei)} tokens; it can appeal until {until}"
+            return (
+                f"a case against {event.node} may burn {tokens(event.amount_wei)} tokens; it can appeal until {until}"
+            )
         case on_ledger.CaseClosed():
             if event.state is CaseState.OVERTURNED:
                 return f"the case against {event.node} was overturned by a wider panel; nothing was burnt"
