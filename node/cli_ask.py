@@ -1,4 +1,4 @@
-"""Commands that ask the ledger what happened (`submissions`, `explain`, `events`) or for justice (`slash`, `appeal`)."""
+"""Commands that ask the ledger what happened: submissions, explain, events; or for justice: slash, appeal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The commands `intellect-node chain …`: a local development chain whose state stays on disk, and the contracts on it.
+"""The commands `intellect-node chain …`: a local development chain kept on disk, and the contracts on it.
 
-Decides the spelling. Refuses to fund anybody on a chain that is none of Anvil's: ether is asked of its development account.
+Decides the spelling. Refuses to give ether on a chain that is none of Anvil's: its development account pays.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def members(chain: ChainChoice, as_json: bool) -> None:
 @with_wallet
 @json_option
 def eject(node: str, reason: str, chain: ChainChoice, wallet: WalletChoice, as_json: bool) -> None:
-    """Put NODE out of the pool, by the manager. Its stake stays its own; open invites are void; it may be invited again.
+    """Put NODE out of the pool, by the manager. Its stake is untouched, open invites are void; it may be invited again.
 
     \b
     Example:

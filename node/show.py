@@ -1,7 +1,7 @@
 """How a command shows what it found: rows or facts, for people as text, for programs as JSON.
 
-Decides spelling only: amounts in tokens for people and in wei for programs, hashes in hex, names in lower case. Text that
-came from the network is shown without control characters.
+Decides spelling only: amounts in tokens for people and in wei for programs, hashes in hex, names in lower case. Text
+that came from the network is shown without control characters.
 """
 
 from __future__ import annotations
