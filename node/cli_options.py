@@ -159,9 +159,11 @@ class AddressType(click.ParamType):
     name = "address"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from eth_utils import is_address, to_checksum_address
+        from eth_utils import is_hex_address, to_checksum_address
 
-        if not is_address(value):
+        digits = str(value).removeprefix("0x")
+        plain = digits in (digits.lower(), digits.upper())
+        if not is_hex_address(value) or not (plain or to_checksum_address(value) == value):
             raise UserError(
                 f"{value!r} is not an address",
                 fix="give 0x and 40 hex digits, as `intellect-node wallet show` prints; mixed case is a checksum",
