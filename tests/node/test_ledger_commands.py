@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +99,8 @@ def town(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Town]:
             address = open_wallet(made.wallet(name), PASSWORD).address
             assert run("chain", "fund", address, "--ether", "5", "--rpc", chain.url)[0] == 0
         code, _, err = run(
-            "pool", "create", "--rpc", chain.url, "--name", "maths", "--min-stake", "10", "--slash", "4", "--unit-price",
-            "0.5", "--challenge", "60", "--out", tmp_path / "run.toml", *owner,
+            "pool", "create", "--rpc", chain.url, "--name", "maths", "--min-stake", "10", "--slash", "4",
+            "--unit-price", "0.5", "--challenge", "60", "--out", tmp_path / "run.toml", *owner,
         )  # fmt: skip
         assert code == 0, err
         for name in PEOPLE:
@@ -252,3 +256,21 @@ def test_a_mistyped_checksum_is_found(town: Town) -> None:
     address = Account.create().address
     swapped = address[:2] + address[2:].swapcase()
     assert "is not an address" in town.refused("stake", "show", "--node", swapped)
+
+
+def test_a_local_chain_keeps_its_state_over_a_restart(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = [sys.executable, "-m", "node.cli", "chain", "start", "--state", tmp_path / "chain", "--port", str(port)]
+    balances = []
+    for _ in range(2):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout.readline().startswith(f"chain at http://127.0.0.1:{port}")
+            with pytest.raises(SystemExit):
+                cli.main(["chain", "fund", "0x" + "12" * 20, "--ether", "1.5", "--rpc", f"http://127.0.0.1:{port}"])
+            balances.append(int(Rpc(f"http://127.0.0.1:{port}").call("eth_getBalance", "0x" + "12" * 20, "latest"), 16))
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+    assert balances == [15 * 10**17, 3 * 10**18]
