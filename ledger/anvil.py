@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -37,11 +37,28 @@ class Anvil:
     """A running chain."""
 
     url: str
-    pid: int
+    process: subprocess.Popen[bytes] = field(repr=False)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait(self) -> None:
+        """Until it ends by itself."""
+        self.process.wait()
 
     def account(self, index: int) -> LocalAccount:
         """Development account `index` (0 to 9), which starts with 10,000 ether."""
         return dev_account(index)
+
+
+def give_ether(rpc_url: str, to: str, amount_wei: int) -> None:
+    """From the first development account of an Anvil that runs at `rpc_url`. Raises `LedgerError` on another chain."""
+    rpc = Rpc(rpc_url)
+    if "anvil" not in str(rpc.call("web3_clientVersion")).lower():
+        raise AnvilFailed("this chain is no local Anvil: send ether with your own wallet")
+    request = {"from": dev_account(0).address, "to": to, "value": hex(amount_wei)}
+    rpc.call("eth_sendTransaction", request)
 
 
 @cache
@@ -67,7 +84,7 @@ def anvil(binary: Path, *options: str, port: int = 0) -> Iterator[Anvil]:
     """
     process, url = _start(binary, options, port)
     try:
-        yield Anvil(url=url, pid=process.pid)
+        yield Anvil(url=url, process=process)
     finally:
         _stop(process)
 

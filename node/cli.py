@@ -12,6 +12,10 @@ from typing import Any
 
 import click
 
+from node import cli_ask, cli_manage
+from node.cli_chain import chain
+from node.cli_dht import dht
+from node.cli_domain import domain
 from node.cli_options import (
     FILE,
     FOLDER,
@@ -25,6 +29,7 @@ from node.cli_options import (
     wallet_option,
 )
 from node.cli_pool import pool
+from node.cli_stake import bind, credit, stake
 from node.errors import UserError
 
 
@@ -161,7 +166,13 @@ def peers(
     main(config, join=join, as_json=as_json)
 
 
-cli.add_command(pool)
+for group in (pool, chain, dht, domain, stake, credit):
+    cli.add_command(group)
+for command in cli_ask.COMMANDS:
+    cli.add_command(command)
+for command in cli_manage.COMMANDS:
+    pool.add_command(command)
+wallet.add_command(bind)
 
 
 @cli.group()

@@ -5,6 +5,7 @@ Decides their spelling and defaults. Imports no heavy package before a command r
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -92,3 +93,114 @@ def account_of(path: Path | None, password_file: Path | None, password_fd: int |
         )
     wallet_address(path)  # a missing wallet is said before a password is asked
     return open_wallet(path, read_password(file=password_file, fd=password_fd))
+
+
+class ChainChoice:
+    """Which run and which chain the options name; what every command on the ledger starts from."""
+
+    def __init__(self, rpc: str | None, config_path: Path | None, overrides: tuple[str, ...]) -> None:
+        self._named = (config_path, overrides, rpc)
+
+    def config(self) -> Any:
+        """The run's config. Raises ConfigError."""
+        return config_of(*self._named)
+
+    def reader(self) -> tuple[Any, Any]:
+        """The ledger, checked to be the run's, and its pool. Raises UserError."""
+        from node.start import open_ledger
+
+        return open_ledger(self.config(), None, None)
+
+
+class WalletChoice:
+    """Which wallet the options name. Its password is asked for when the account is opened."""
+
+    def __init__(self, path: Path | None, password_file: Path | None, password_fd: int | None) -> None:
+        self._named = (path, password_file, password_fd)
+
+    def account(self) -> Any:
+        """Raises UserError."""
+        return account_of(*self._named)
+
+    @property
+    def address(self) -> str | None:
+        """The wallet's address, without its password; None where no wallet is named. Raises WalletMissing."""
+        from node.wallet import wallet_address
+
+        return None if self._named[0] is None else wallet_address(self._named[0])
+
+
+def with_chain(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the chain, given to the command as one `chain: ChainChoice`."""
+
+    @functools.wraps(command)
+    def run(*, rpc: str | None, config_path: Path | None, overrides: tuple[str, ...], **others: Any) -> Any:
+        return command(chain=ChainChoice(rpc, config_path, overrides), **others)
+
+    return chain_options(run)
+
+
+def with_wallet(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the wallet, given to the command as one `wallet: WalletChoice`."""
+
+    @functools.wraps(command)
+    def run(*, wallet_path: Path | None, password_file: Path | None, password_fd: int | None, **others: Any) -> Any:
+        return command(wallet=WalletChoice(wallet_path, password_file, password_fd), **others)
+
+    return wallet_option(password_options(run))
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+class AddressType(click.ParamType):
+    """A chain address, made a checksum address; a typing error in a mixed-case one is found."""
+
+    name = "address"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from eth_utils import is_hex_address, to_checksum_address
+
+        digits = str(value).removeprefix("0x")
+        plain = digits in (digits.lower(), digits.upper())
+        if not is_hex_address(value) or not (plain or to_checksum_address(value) == value):
+            raise UserError(
+                f"{value!r} is not an address",
+                fix="give 0x and 40 hex digits, as `intellect-node wallet show` prints; mixed case is a checksum",
+                exit_code=2,
+            )
+        return to_checksum_address(value)
+
+
+class HashType(click.ParamType):
+    """32 bytes in hex."""
+
+    name = "hash"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        if not re.fullmatch(r"(0x)?[0-9a-fA-F]{64}", value):
+            raise UserError(
+                f"{value!r} is not a hash", fix="give 64 hex digits, as `submissions` or `events` print", exit_code=2
+            )
+        return bytes.fromhex(value.removeprefix("0x"))
+
+
+class TokensType(click.ParamType):
+    """An amount of tokens, exact: whole ones or a decimal fraction of up to 18 digits, as wei."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,18})?", value):
+            raise UserError(
+                f"{value!r} is not an amount of tokens", fix="give a number such as 100 or 0.5", exit_code=2
+            )
+        whole, _, fraction = value.partition(".")
+        return int(whole) * 10**18 + int(fraction.ljust(18, "0"))
+
+
+ADDRESS, HASH, TOKENS = AddressType(), HashType(), TokensType()

@@ -1,0 +1,115 @@
+"""How a command writes to the ledger: opens it with the wallet's account, and tells a refusal in words with its fix.
+
+Decides which contract errors a person can cure, and how. What is not listed here is shown by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from node.cli_options import ChainChoice, WalletChoice
+from node.errors import UserError
+from node.show import moment, tokens
+
+FIXES = {
+    "NotOwner": "use the wallet of the owner (`domain show`, `pool show`)",
+    "NotPendingOwner": "the present owner must offer it to this wallet first (`transfer`)",
+    "NotManager": "use the wallet that holds the pool's lease (`pool show`)",
+    "NotPoolOwner": "use the wallet of the pool's owner (`pool show`)",
+    "NotStaker": "use the wallet that registered the node (`stake show`)",
+    "NotRegistered": "register the node first: intellect-node stake deposit",
+    "AlreadyRegistered": "add to its stake instead: intellect-node stake deposit, without --binding",
+    "BindingExpired": "let the node sign a new one: intellect-node wallet bind",
+    "BindingNotByNode": "let the node's own wallet sign it: intellect-node wallet bind",
+    "BindingWrongDeployment": "let the node sign it with this run's --config",
+    "StakeTooLow": "deposit more, or ask for less (`stake show`)",
+    "StakeUnderCase": "wait for the case to close (`explain`)",
+    "ZeroAmount": "there is nothing to move",
+    "WrongState": "see the pool's state with `pool show`",
+    "StillOwing": "wait until then: submissions of the ended pool may still be judged",
+    "MayNotAccuse": "use the wallet of the manager or of one of the pool's validators",
+    "AlreadyOpen": "the same accusation is before the validators already (`explain`)",
+    "MayNotAppeal": "use the wallet of the node, of its staker or of one of the pool's validators",
+    "AppealTooLate": "the outcome stands",
+    "NoOpenCase": "nothing is left to decide (`explain`)",
+    "StillOpen": "wait until then",
+    "SlashAboveMinStake": "a slash burns at most the stake that members must have",
+    "WindowAboveUnbonding": "choose a shorter --verdict time",
+    "NotActiveMember": "see who is a member with `pool members`",
+    "ERC20InsufficientBalance": "send stake tokens to this wallet first",
+}
+MOMENTS = frozenset(("StillOwing", "AppealTooLate", "StillOpen", "Unbonding", "BindingExpired"))
+AMOUNTS = frozenset(("StakeTooLow", "StakeUnderCase", "SlashAboveMinStake", "ERC20InsufficientBalance"))
+
+
+@contextmanager
+def writing(chain: ChainChoice, wallet: WalletChoice) -> Iterator[tuple[Any, Any]]:
+    """The ledger with the wallet's account, and the run's pool. What goes wrong inside becomes a UserError."""
+    from node.start import open_ledger
+
+    ledger, pool = open_ledger(chain.config(), wallet.account(), None)
+    try:
+        with told():
+            yield ledger, pool
+    finally:
+        ledger.close()
+
+
+@contextmanager
+def writing_without_pool(chain: ChainChoice, wallet: WalletChoice) -> Iterator[Any]:
+    """The ledger with the wallet's account, where the config need not name a pool yet."""
+    from ledger.client import Ledger
+    from node.start import deployment_of
+
+    config = chain.config()
+    ledger = Ledger(config.ledger.rpc, deployment_of(config), wallet.account())
+    try:
+        with told():
+            ledger.check()
+            yield ledger
+    finally:
+        ledger.close()
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Ledger errors as UserErrors."""
+    from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError, Reverted
+
+    try:
+        yield
+    except ChainUnavailable as error:
+        raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
+    except InsufficientFunds as error:
+        raise UserError(str(error), fix=f"send some ether to {error.address}") from error
+    except Reverted as error:
+        fix = FIXES.get(error.error_name, "see what the contract's error says in docs/protocol.md")
+        raise UserError(f"the ledger refuses: {refusal(error.error_name, error.arguments)}", fix=fix) from error
+    except LedgerError as error:
+        raise UserError(str(error), fix="cure what it says, then try again") from error
+
+
+def refusal(name: str, arguments: tuple[Any, ...]) -> str:
+    """A contract's error for people: times as dates, amounts in tokens."""
+    if name == "Unbonding":
+        return f"Unbonding: the stake of {arguments[0]} can be withdrawn from {moment(arguments[1])} on"
+    shown = []
+    for argument in arguments:
+        if isinstance(argument, bytes):
+            shown.append(f"0x{argument.hex()}")
+        elif isinstance(argument, int) and name in MOMENTS:
+            shown.append(moment(argument))
+        elif isinstance(argument, int) and name in AMOUNTS:
+            shown.append(f"{tokens(argument)} tokens")
+        else:
+            shown.append(str(argument))
+    return f"{name}({', '.join(shown)})"
+
+
+def short_code(reason: str) -> str:
+    """The reason, if the ledger can keep it. Raises UserError."""
+    if not reason.isascii() or not reason.isprintable() or not 1 <= len(reason) <= 32:
+        raise UserError(f"the reason {reason!r} does not fit", fix="use 1 to 32 ASCII characters", exit_code=2)
+    return reason
