@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,7 +31,8 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
     if not join:
         raise UserError("no peer to ask", fix="give --join a multiaddr of any node (its data folder has it in `join`)")
     # Readers bear clocks that differ a little; who is live is told strictly: a killed node goes with its record.
-    records = [record for record in trio.run(_find, config, join) if record.expires_unix_s > time.time()]
+    found, now_s = trio.run(_find, config, join)
+    records = [record for record in found if record.expires_unix_s > now_s]
     lifetime_s = config.network.record_lifetime_s
     rows = [
         {
@@ -40,7 +40,7 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
             "peer_id": record.content.peer_id,
             "address": record.content.address,
             "multiaddrs": list(record.content.multiaddrs),
-            "age_s": round(max(0.0, lifetime_s - (record.expires_unix_s - time.time())), 1),
+            "age_s": round(max(0.0, lifetime_s - (record.expires_unix_s - now_s)), 1),
         }
         for record in sorted(records, key=lambda r: (r.content.roles, r.subject))
     ]
@@ -83,6 +83,7 @@ async def live_nodes(network: Network) -> tuple[SignedRecord, ...]:
     )
 
 
-async def _find(config: RunConfig, join: tuple[str, ...]) -> tuple[SignedRecord, ...]:
+async def _find(config: RunConfig, join: tuple[str, ...]) -> tuple[tuple[SignedRecord, ...], float]:
+    """The records, and the network's time."""
     async with passing_client(config, join) as (_, network):
-        return await live_nodes(network)
+        return await live_nodes(network), network.clock.now_s()

@@ -25,6 +25,8 @@ from ledger.deployment import Deployment
 from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError, Reverted, WrongChain
 from ledger.types import Pool, Role
 from node import membership, relay, trainer, validator, worker
+from node.chain import on_chain
+from node.clock import chain_clock, kept_clock
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
@@ -172,6 +174,7 @@ async def _connected(
         lifetime_s=config.network.record_lifetime_s,
         dht_port=ports.dht,
         bulk_port=ports.bulk,
+        chain_clock=await on_chain(chain_clock, ledger),
     )
     async with (
         open_peer(load_peer_key(data_dir), f"/ip4/{host}/tcp/{ports.stream}") as peer,
@@ -183,6 +186,7 @@ async def _connected(
             data_dir=data_dir,
             admit=partial(membership.belongs, ledger, pool.pool_id, pool.manager),
         ) as network,
+        kept_clock(peer, network, ledger, pool),
     ):
         remember_ports(data_dir, Ports.of(peer.multiaddrs[0], network.multiaddrs[0], network.bulk_url))
         log.info("%s %s is peer %s", role, account.address, peer.peer_id)
