@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from node.cli_doctor import doctor
 from node.cli_options import (
     FILE,
     FOLDER,
@@ -161,6 +162,7 @@ def peers(
     main(config, join=join, as_json=as_json)
 
 
+cli.add_command(doctor)
 cli.add_command(pool)
 
 

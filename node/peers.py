@@ -14,13 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from dht.records import NodeRecord, SignedRecord
-from dht.signing import RecordDomain
 from ledger.client import Ledger
+from node.chain import on_chain
+from node.clock import chain_clock
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
-from node.start import open_ledger
+from node.start import domain_of, open_ledger
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5
@@ -59,9 +60,8 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
 async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncIterator[tuple[Ledger, Network]]:
     """The run's ledger and DHT for a look; announces nothing. Raises UserError."""
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
-    at = ledger.deployment
-    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
-    settings = NetworkConfig(host=config.network.host, bootstrap=join)
+    domain = domain_of(ledger, pool.pool_id)
+    settings = NetworkConfig(host=config.network.host, bootstrap=join, chain_clock=await on_chain(chain_clock, ledger))
     with tempfile.TemporaryDirectory() as folder:
         try:
             async with open_network(

@@ -36,6 +36,7 @@ from node.network import Network, NetworkConfig, open_network
 from node.peer_key import load_peer_key
 from node.policies import Policies
 from node.ports import Ports, remember_ports, remembered_ports
+from node.preflight import check_at_start, check_before_download
 from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
@@ -81,6 +82,12 @@ def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Pat
         ) from error
 
 
+def domain_of(ledger: Ledger, pool_id: int) -> RecordDomain:
+    """Where signatures of this run hold."""
+    at = ledger.deployment
+    return RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool_id))
+
+
 def run_role(
     role: str, config: RunConfig, account: LocalAccount, *, join: tuple[str, ...], data_dir: Path, port: int
 ) -> None:
@@ -95,6 +102,7 @@ def run_role(
         raise UserError(
             f"another node runs in {data_dir}", fix="stop it, or give this one its own wallet and --data-dir"
         ) from error
+    check_at_start(role, config, data_dir=data_dir, port=port)
     ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
@@ -163,8 +171,7 @@ async def _connected(
     data_dir: Path, port: int,
 ) -> AsyncIterator[tuple[Peer, Network]]:  # fmt: skip
     """This node's libp2p host and its place in the DHT."""
-    at = ledger.deployment
-    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
+    domain = domain_of(ledger, pool.pool_id)
     host = config.network.host
     ports = Ports(stream=port, dht=port + 1, bulk=port + 2) if port else remembered_ports(data_dir, host)
     settings = NetworkConfig(
@@ -229,6 +236,7 @@ async def _run(
         await announce()
         await admission.wait()
         metrics.write("joined", role=role, address=address)
+        await check_before_download(config, ledger, network)
         match role:
             case "relay":
                 await relay.run(config, ledger, peer, network, policies, metrics)
