@@ -6,6 +6,7 @@ Pure, like `node.doctor`: what the others said comes in, a finding goes out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 
 from dht.clock import CHAIN_TOLERANCE_S, ClockVerdict, off, offset_in_words
 from node.config import Requirements
@@ -154,7 +155,9 @@ def check_reachability(
             f"public at {reached} port {port}, but the node would announce {host}",
             f"give network.host an address that others can dial (they see {reached})",
         )
-    return ok("reachability", f"public: a relay dialled back to {reached} port {port}")
+    public = ip_address(reached).is_global
+    where = "public" if public else "reachable, at an address that is not public"
+    return ok("reachability", f"{where}: a relay dialled back to {reached} port {port}")
 
 
 def check_bandwidth(download: Download, wanted: Requirements) -> Finding:
@@ -162,14 +165,12 @@ def check_bandwidth(download: Download, wanted: Requirements) -> Finding:
     if download.fault or download.seconds <= 0:
         return problem(
             "bandwidth",
-            f"no relay serves the current policy: {download.fault}",
+            f"nobody serves the current policy: {download.fault}",
             "start a relay, or wait until one has the policy",
         )
     mb_s = download.chunk_bytes / MB / download.seconds
     whole_s = download.policy_bytes / MB / mb_s
-    line = (
-        f"{mb_s:.3g} MB/s from a relay; the policy of {download.policy_bytes / MB:.0f} MB takes about {whole_s:.0f} s"
-    )
+    line = f"{mb_s:.3g} MB/s from a peer; the policy of {download.policy_bytes / MB:.0f} MB takes about {whole_s:.0f} s"
     if mb_s < wanted.bandwidth_mb_s:
         return problem(
             "bandwidth",

@@ -206,8 +206,8 @@ def test_network() -> None:
 @pytest.mark.parametrize(
     ("answers", "faults", "role", "status", "words"),
     [
-        ([("10.0.0.2", True)], [], "relay", "ok", "public"),
-        ([("10.0.0.2", False), ("10.0.0.2", True)], [], "relay", "ok", "public"),
+        ([("10.0.0.2", True)], [], "relay", "ok", "reachable, at an address that is not public"),
+        ([("9.9.9.9", False), ("10.0.0.2", True)], [], "relay", "ok", "10.0.0.2 port 4000"),
         ([("1.2.3.4", True)], [], "relay", "warning", "network.host"),
         ([("1.2.3.4", False)], [], "relay", "problem", "relayed only: a relay could not dial 1.2.3.4 port 4000"),
         ([("1.2.3.4", False)] * 2, [], "worker", "warning", "2 relays could not"),
@@ -228,12 +228,18 @@ def test_reachability(answers: list[Any], faults: list[str], role: str, status: 
         (0.1, needs(bandwidth_mb_s=40.0), "ok", "takes about 10 s"),
         (0.1, needs(bandwidth_mb_s=41.0), "problem", "41 MB/s are required"),
         (6.1, ANY, "warning", "610 s"),
-        (0.0, ANY, "problem", "no relay serves"),
+        (0.0, ANY, "problem", "nobody serves"),
     ],
 )
 def test_bandwidth(seconds: float, wanted: Requirements, status: str, words: str) -> None:
     download = Download(chunk_bytes=4_000_000, seconds=seconds, policy_bytes=400_000_000)
     expect(doctor_network.check_bandwidth(download, wanted), status, words)
+
+
+def test_a_public_address() -> None:
+    said = [DialBackAnswer(host="9.9.9.9", reached=True)]
+    found = doctor_network.check_reachability(said, [], role="relay", host="9.9.9.9", port=4000)
+    expect(found, "ok", "public: a relay dialled back to 9.9.9.9 port 4000")
 
 
 def test_bandwidth_without_a_relay() -> None:
