@@ -84,12 +84,13 @@ class KademliaDirectory:
     @classmethod
     async def open(
         cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path,
-        chain_clock: ClockSample | None = None,
+        chain_clock: ClockSample | None = None, time_is_known: bool = False,
     ) -> KademliaDirectory:  # fmt: skip
         """Starts p2pd on `host`:`port` (0: any).
 
         The DHT's own key is made once in `data_dir`; dead bootstrap peers do not fail it. `chain_clock` is the
-        chain's time minus this machine's: the second opinion on what the bootstrap peers say.
+        chain's time minus this machine's: the second opinion on what the bootstrap peers say, and where nobody
+        answers and no time is known from before, the only one.
         """
         identity = data_dir / IDENTITY_FILE
         if not identity.exists():
@@ -107,7 +108,8 @@ class KademliaDirectory:
             record_validator=RecordValidator(domain=domain, manager=manager),
         )  # fmt: skip
         self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap, chain_clock=chain_clock)
-        self._take_time(())
+        if not time_is_known:
+            self._take_time(())
         if bootstrap and not await self._join():
             log.warning("no bootstrap peer answered (%s); retrying with back-off", ", ".join(bootstrap))
         return self
@@ -155,7 +157,8 @@ class KademliaDirectory:
         missing = [address for address in self._bootstrap if PeerID.from_base58(address["p2p"]) not in table]
         if not self.peers:
             samples = await asyncio.gather(*map(self._ask_clock, missing))
-            self._take_time([sample for sample in samples if sample is not None])
+            if told := [sample for sample in samples if sample is not None]:
+                self._take_time(told)
         dialled = await asyncio.gather(*(self._dial(address) for address in missing))
         if any(dialled):
             await self._node.find_nearest_nodes([self._node.node_id])
@@ -194,8 +197,6 @@ class KademliaDirectory:
         return clock_sample(sent_unix_s=sent_unix_s, theirs_unix_s=reply.dht_time, received_unix_s=DHT_CLOCK.wall_s())
 
     def _take_time(self, samples: Sequence[ClockSample]) -> None:
-        if not samples and (self._chain_clock is None or self.clock_verdict is not None):
-            return
         self.clock_verdict = verdict = judge_clock(samples, self._chain_clock)
         if abs(verdict.offset_s - DHT_CLOCK.offset_s) > AGREE_S / 2:
             log.warning("this machine's clock is corrected by %+.2f s (%s)", verdict.offset_s, verdict.source)

@@ -18,8 +18,10 @@ import trio
 from dht.clock import AGREE_S, ClockSample, NetworkClock, clock_sample, judge_clock, offset_in_words
 from dht.records import NodeRecord
 from ledger.client import Ledger
+from ledger.errors import LedgerError
 from ledger.types import Pool
 from node.chain import on_chain
+from node.child import ChildError
 from node.dhtd_link import NetworkDown
 from node.handover import relays
 from node.network import Network
@@ -114,7 +116,7 @@ async def keep_clock(peer: Peer, network: Network, ledger: Ledger, pool: Pool) -
                     offset_in_words(-verdict.offset_s), verdict.asked, verdict.source,
                 )  # fmt: skip
                 await network.correct_clock(verdict.offset_s)
-        except NetworkDown as fault:
+        except (NetworkDown, ChildError, LedgerError) as fault:
             log.info("the clock is not compared: %s", fault)
 
 

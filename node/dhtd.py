@@ -58,15 +58,15 @@ class Dhtd:
     async def start(
         self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, host: str, bulk_port: int,
         dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int, bytes_per_s: float | None,
-        chunk_size_bytes: int, clock_offset_s: float = 0.0, chain_clock: Sequence[float] = (),
+        chunk_size_bytes: int, clock_offset_s: float | None = None, chain_clock: Sequence[float] = (),
     ) -> dict[str, Any]:  # fmt: skip
         """Opens store, server and directory. Raises PortTaken, OSError, hivemind's P2PDaemonError.
 
-        `clock_offset_s` is the network's time minus this machine's, as far as it is known; `chain_clock` the chain's
-        (offset, error), or empty. Bootstrap peers are asked for theirs before the directory is joined.
+        `clock_offset_s` is the network's time minus this machine's, if known from before; `chain_clock` is the
+        chain's (offset, error), or empty. Bootstrap peers are asked for theirs before the directory is joined.
         """
         folder = Path(data_dir)
-        DHT_CLOCK.correct(clock_offset_s)
+        DHT_CLOCK.correct(clock_offset_s or 0.0)
         self._domain = RecordDomain(chain_id=chain_id, contract=contract, salt=salt, run_id=run_id)
         self._manager = manager
         self._store = ContentStore(
@@ -80,6 +80,7 @@ class Dhtd:
         self._directory = await KademliaDirectory.open(
             domain=self._domain, manager=manager, host=host, port=dht_port, bootstrap=bootstrap, data_dir=folder,
             chain_clock=ClockSample(offset_s=chain_clock[0], error_s=chain_clock[1]) if chain_clock else None,
+            time_is_known=clock_offset_s is not None,
         )  # fmt: skip
         return {
             "bulk_url": bulk_url, "multiaddrs": await self._directory.multiaddrs(), "kept": self._kept(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
-from dht.clock import CHAIN_TOLERANCE_S, ClockVerdict, off, offset_in_words
+from dht.clock import CHAIN_TOLERANCE_S, ClockSample, ClockVerdict, off, offset_in_words
 from node.config import Requirements
 from node.doctor import Finding, ok, problem, warning
 from node.errors import UserError
@@ -18,6 +18,8 @@ TOKEN_WEI = ETHER_WEI = 10**18
 LONG_FETCH_S = 600.0
 """A policy that takes longer is old when it is here: a step of the report takes about 22 minutes."""
 MB = 10**6
+LEAST_TIMED_BYTES = MB
+"""Of less, the round trip is what one measures."""
 
 
 def check_chain(fault: UserError | None, *, rpc: str, pool_id: int, block: int) -> Finding:
@@ -75,9 +77,9 @@ def check_clock(verdict: ClockVerdict) -> Finding:
     said = []
     if verdict.peers is not None:
         peers = "a peer" if verdict.asked == 1 else f"{verdict.asked} peers"
-        said.append(f"{offset_in_words(-verdict.peers.offset_s)} of {peers} (± {verdict.peers.error_s:.2f} s)")
+        said.append(f"{_against(verdict.peers, peers)} (± {verdict.peers.error_s:.2f} s)")
     if verdict.chain is not None:
-        said.append(f"{offset_in_words(-verdict.chain.offset_s)} of the chain (± {verdict.chain.error_s:.1f} s)")
+        said.append(f"{_against(verdict.chain, 'the chain')} (± {verdict.chain.error_s:.1f} s)")
     line = f"this machine's clock is {' and '.join(said)}"
     if verdict.doubted:
         return warning(
@@ -168,9 +170,12 @@ def check_bandwidth(download: Download, wanted: Requirements) -> Finding:
             f"nobody serves the current policy: {download.fault}",
             "start a relay, or wait until one has the policy",
         )
+    size = f"{download.policy_bytes / MB:.3g} MB"
+    if download.chunk_bytes < LEAST_TIMED_BYTES:
+        return ok("bandwidth", f"a peer serves the policy; its {size} are too few to tell the speed")
     mb_s = download.chunk_bytes / MB / download.seconds
     whole_s = download.policy_bytes / MB / mb_s
-    line = f"{mb_s:.3g} MB/s from a peer; the policy of {download.policy_bytes / MB:.0f} MB takes about {whole_s:.0f} s"
+    line = f"{mb_s:.3g} MB/s from a peer; the policy of {size} takes about {whole_s:.0f} s"
     if mb_s < wanted.bandwidth_mb_s:
         return problem(
             "bandwidth",
@@ -201,3 +206,8 @@ def check_model(here: Mapping[str, bytes], base: Mapping[str, bytes] | None, *, 
             "set model.path to the folder that the run began with",
         )
     return ok("model", f"{folder} is the run's base policy, file by file")
+
+
+def _against(sample: ClockSample, whom: str) -> str:
+    words = offset_in_words(-sample.offset_s)
+    return f"{words} of {whom}" if words.endswith("ahead") else f"{words} {whom}"

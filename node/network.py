@@ -17,7 +17,7 @@ from typing import Any
 
 import trio
 
-from dht.clock import AGREE_S, ClockSample, NetworkClock, offset_in_words
+from dht.clock import ClockSample, NetworkClock
 from dht.manifest import CHUNK_SIZE_BYTES, sign_manifest
 from dht.plan import ContentUnavailable
 from dht.records import (
@@ -36,10 +36,10 @@ from dht.records import (
 from dht.signing import RecordDomain, Signer
 from dht.store import KEEP_VERSIONS
 from node.announcer import Announcer
+from node.clock_follower import ClockFollower
 from node.dhtd_link import DhtdLink, NetworkDown
 
 MORE_PROVIDERS_S = 5.0
-CLOCK_LOOK_S = 5.0
 RETRY_FIRST_S, RETRY_LAST_S = 0.25, 5.0
 MAX_ANNOUNCED_BLOBS = 64  # one signature and one store each, every third of a lifetime
 
@@ -92,7 +92,6 @@ class Network:
     ) -> None:
         self._config, self._account, self._domain, self._manager = config, account, domain, manager
         self._admit = admit
-        self.clock, self._told_of_doubt = NetworkClock(), False
         chain = config.chain_clock
         self._link = DhtdLink({
             "chain_id": domain.chain_id, "contract": domain.contract, "salt": domain.salt, "run_id": domain.run_id,
@@ -100,7 +99,8 @@ class Network:
             "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()), "keep_versions": config.keep_versions,
             "bytes_per_s": config.bytes_per_s, "chunk_size_bytes": config.chunk_size_bytes,
             "chain_clock": [chain.offset_s, chain.error_s] if chain else [],
-        }, data_dir=data_dir, on_start=self._started)  # fmt: skip
+        }, data_dir=data_dir, on_start=self._started, fresh_params=lambda: self._timing.start_params())  # fmt: skip
+        self._timing = ClockFollower(self._link, on_change=lambda: self._announcer.refresh_soon())
         self._announcer = Announcer(
             self._link, account=account, domain=domain, lifetime_s=config.lifetime_s,
             sequence_path=data_dir / "record-sequence", clock=self.clock,
@@ -260,39 +260,18 @@ class Network:
         """
         return await self._link.call("measure_chunk", timeout_s=timeout_s, manifest_hash=manifest_hash, urls=urls)
 
+    @property
+    def clock(self) -> NetworkClock:
+        """The network's time: what records are dated and judged by."""
+        return self._timing.clock
+
     async def correct_clock(self, offset_s: float) -> None:
-        """Date and judge records by this machine's clock plus `offset_s` from now on, here and in dhtd."""
-        self.clock.correct(offset_s)
-        self._link.remember(clock_offset_s=offset_s)
-        await self._link.call("set_clock", offset_s=offset_s)
-        self._announcer.refresh_soon()
-
-    async def take_clock_forever(self) -> None:
-        """Follows dhtd, which takes the time from its bootstrap peers whenever it is alone."""
-        while True:
-            await trio.sleep(CLOCK_LOOK_S)
-            try:
-                self._take_clock(await self._link.call("clock"))
-            except NetworkDown as error:
-                log.info("the directory's clock is not known: %s", error)
-
-    def _take_clock(self, state: dict[str, Any]) -> None:
-        source, _, doubted = state["verdict"] or ("own", 0, False)
-        if doubted and not self._told_of_doubt:
-            log.warning("the bootstrap peers' time is not followed: this machine's clock and the chain contradict it")
-        self._told_of_doubt = doubted
-        if abs(state["offset_s"] - self.clock.offset_s) < AGREE_S / 2:
-            return
-        self.clock.correct(state["offset_s"])
-        log.warning(
-            "this machine's clock is %s; records are dated with the network's time (said by: %s)",
-            offset_in_words(-state["offset_s"]), source,
-        )  # fmt: skip
-        self._announcer.refresh_soon()
+        """From now on the network's time is this machine's clock plus `offset_s`. Raises NetworkDown."""
+        await self._timing.correct(offset_s)
 
     def _started(self, result: dict[str, Any]) -> None:
         self.bulk_url, self.multiaddrs = result["bulk_url"], tuple(result["multiaddrs"])
-        self._take_clock(result["clock"])
+        self._timing.take(result["clock"])
         self._keep_checkpoints(result["kept"])
         for content in result["kept"]:
             self.announce_content(content)
@@ -362,7 +341,7 @@ async def open_network(
             await nursery.start(network._link.run)
             nursery.start_soon(network._announcer.refresh_forever)
             nursery.start_soon(network.name_providers_forever)
-            nursery.start_soon(network.take_clock_forever)
+            nursery.start_soon(network._timing.follow_forever)
             yield network
         except Exception as error:  # raised again below, outside the nursery's group
             failure = error

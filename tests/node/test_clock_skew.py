@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -44,7 +45,7 @@ from dht.clock import ClockSample
 from dht.signing import RecordDomain
 from node.network import NetworkConfig, open_network
 
-async def main(number, home, chain_offset_s, *bootstrap):
+async def main(number, home, chain_offset_s, wanted, *bootstrap):
     account, manager = (Account.from_key(bytes([n]) * 32) for n in (number, 1))
     domain = RecordDomain(chain_id=31337, contract=manager.address, salt=b"s" * 32, run_id=b"r" * 32)
     chain = None if chain_offset_s is None else ClockSample(offset_s=chain_offset_s, error_s=0.5)
@@ -55,7 +56,7 @@ async def main(number, home, chain_offset_s, *bootstrap):
         await network.announce_node(peer_id=sys.argv[2], roles=["worker"], multiaddrs=[])
         content = await network.add_blob(f"made by {number}".encode())
         with trio.move_on_after(30):
-            while len(found := await network.nodes()) < 3 or await network.run_state() is None:
+            while len(found := await network.nodes()) < wanted or (wanted == 3 and await network.run_state() is None):
                 await trio.sleep(0.05)
         told = {"address": account.address, "wall_s": time.time(), "offset_s": network.clock.offset_s,
                 "found": [record.subject for record in found], "content": content.hex(),
@@ -84,14 +85,14 @@ async def right_node(number: int, folder: Path, *bootstrap: str, **options: Any)
 
 @asynccontextmanager
 async def skewed_node(
-    number: int, skew_s: float, folder: Path, *bootstrap: str, chain_offset_s: float | None = None
+    number: int, skew_s: float, folder: Path, *bootstrap: str, chain_offset_s: float | None = None, wanted: int = 3
 ) -> AsyncIterator[tuple[dict[str, Any], Path]]:
     """What a node with that wrong clock found, while it goes on running; and its log."""
     home, log = folder / f"{number}", folder / f"{number}.log"
     shim = folder / f"clock-{number}"
     shim.mkdir()
     (shim / "sitecustomize.py").write_text(SHIM.format(skew_s=skew_s))
-    arguments = json.dumps([number, str(home), chain_offset_s, *bootstrap])
+    arguments = json.dumps([number, str(home), chain_offset_s, wanted, *bootstrap])
     with log.open("wb") as sink, subprocess.Popen(
         [sys.executable, "-c", NODE, arguments, PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink,
         cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{shim}{os.pathsep}{ROOT}"},
@@ -138,7 +139,7 @@ async def test_the_first_node_has_only_the_chain_to_ask_and_takes_its_time_when_
         async with right_node(1, tmp_path, chain_clock=wrong) as first:
             assert first.clock.offset_s == pytest.approx(-3600.0, abs=0.5)
             # A second one joins it whose clock is right by that network's time: it is left as it is.
-            async with skewed_node(3, -3600, tmp_path, *first.multiaddrs, chain_offset_s=0.0) as (told, _):
+            async with skewed_node(3, -3600, tmp_path, *first.multiaddrs, chain_offset_s=0.0, wanted=1) as (told, _):
                 assert told["offset_s"] == pytest.approx(0.0, abs=0.5)
                 assert told["address"] in [record.subject for record in await first.nodes()]
 
@@ -156,3 +157,17 @@ async def test_a_bootstrap_peer_whose_time_chain_and_own_clock_contradict_is_not
             assert abs(liar.clock.offset_s) > 7000
             assert honest.clock.offset_s == pytest.approx(0.0, abs=0.5)
             assert "contradict" in caplog.text
+
+
+async def test_a_restarted_directory_child_is_told_the_time_that_was_found_out(tmp_path: Path) -> None:
+    with trio.fail_after(LIMIT_S):
+        right = ClockSample(offset_s=0.0, error_s=0.5)
+        async with right_node(1, tmp_path, chain_clock=right) as alone:
+            await alone.correct_clock(-30.0)
+            killed = alone._link.pid
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+            while alone._link.pid in (None, killed):
+                await trio.sleep(0.05)
+            assert (await alone._link.call("clock"))["offset_s"] == pytest.approx(-30.0, abs=0.5)
+            assert alone.clock.offset_s == pytest.approx(-30.0, abs=0.5)

@@ -181,11 +181,11 @@ def test_stake(role: str | None, manager: str, changes: dict[str, Any], status: 
 @pytest.mark.parametrize(
     ("peers", "chain", "status", "words"),
     [
-        ([0.1, -0.2, 0.3], 0.4, "ok", "0.10 s behind of 3 peers"),
-        ([], 20, "ok", "of the chain"),
+        ([0.1, -0.2, 0.3], 0.4, "ok", "0.10 s behind 3 peers"),
+        ([], 20, "ok", "20.00 s behind the chain"),
         ([-2.0], None, "warning", "2.00 s ahead of a peer"),
         ([-600.0] * 2, -600, "warning", "timedatectl"),
-        ([], 3600, "warning", "60.0 min behind of the chain"),
+        ([], 3600, "warning", "60.0 min behind the chain"),
         ([3600.0], 0, "warning", "odd ones out"),
         ([0.0], 3600, "warning", "the chain's time is the odd one out"),
     ],
@@ -240,6 +240,11 @@ def test_a_public_address() -> None:
     said = [DialBackAnswer(host="9.9.9.9", reached=True)]
     found = doctor_network.check_reachability(said, [], role="relay", host="9.9.9.9", port=4000)
     expect(found, "ok", "public: a relay dialled back to 9.9.9.9 port 4000")
+
+
+def test_a_small_policy_tells_no_speed() -> None:
+    download = Download(chunk_bytes=999_999, seconds=9.0, policy_bytes=999_999)
+    expect(doctor_network.check_bandwidth(download, needs(bandwidth_mb_s=50.0)), "ok", "1 MB are too few")
 
 
 def test_bandwidth_without_a_relay() -> None:

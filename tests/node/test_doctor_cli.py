@@ -211,10 +211,10 @@ async def test_with_a_whole_network(home: Path, config: RunConfig) -> None:
 
             findings, left_out = await ask("--role", "worker", "--wallet", "worker-1.json")
             assert (set(statuses(findings).values()), left_out) == ({"ok"}, {}), findings
-            assert "of a peer" in findings["clock"]["line"]
+            assert "a peer (" in findings["clock"]["line"]
             assert "1 relay" in findings["network"]["line"]
             assert "a relay dialled back to 127.0.0.1" in findings["reachability"]["line"]
-            assert "the policy of 6 MB" in findings["bandwidth"]["line"]
+            assert "the policy of 6.29 MB" in findings["bandwidth"]["line"]
 
             # the trainer's own folder, and another one; on a machine that is ten minutes ahead
             trainer = ["--role", "trainer", "--wallet", "trainer.json", "--set", f"model.path={folder}"]
