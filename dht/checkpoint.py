@@ -59,8 +59,11 @@ class CheckpointFiles:
         await asyncio.to_thread(self._verify_and_write, index, data)
         self.have[index] = True
         temporary = self._bitmap.with_suffix(".new")
-        temporary.write_bytes(self.have)
-        os.replace(temporary, self._bitmap)
+        try:
+            temporary.write_bytes(self.have)
+            os.replace(temporary, self._bitmap)
+        finally:
+            temporary.unlink(missing_ok=True)
         self._wake()
 
     async def wait(self, index: int, timeout_s: float) -> bool:

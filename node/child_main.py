@@ -7,6 +7,7 @@ nothing a library prints or reads can corrupt a frame. It refuses to interpret r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import sys
@@ -111,10 +112,12 @@ def _answer_sync(handlers: Mapping[str, Callable[..., Any]], request: dict[str, 
 
 
 def _failure(call_id: int, error: Exception, expected: Expected) -> bytes:
-    if isinstance(error, expected):
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-    else:
-        traceback.print_exception(error, file=sys.stderr)
+    # On a full disk the log cannot be written either; the parent must still hear of it.
+    with contextlib.suppress(OSError):
+        if isinstance(error, expected):
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        else:
+            traceback.print_exception(error, file=sys.stderr)
     return encode_frame({"id": call_id, "ok": False, "kind": type(error).__name__, "message": str(error)[:10_000]})
 
 

@@ -6,6 +6,9 @@ and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class UserError(Exception):
     """A fault that the person at the keyboard can cure.
@@ -48,3 +51,14 @@ class PeerKeyLost(UserError):
     """The data folder says that a peer key existed, and it is gone or damaged."""
 
     exit_code = 3
+
+
+class DiskFull(UserError):
+    """Nothing more can be written where the node keeps its data; starting it again would not help."""
+
+    exit_code = 7
+
+    @staticmethod
+    def is_cause_of(fault: BaseException) -> bool:
+        """Whether the fault, perhaps of a child process and so only a text, says that the disk is full."""
+        return os.strerror(errno.ENOSPC) in str(fault)

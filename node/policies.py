@@ -20,6 +20,7 @@ from ledger.types import Checkpoint
 from node.chain import POLL_S, on_chain
 from node.child import ChildError
 from node.dhtd_link import NetworkDown
+from node.errors import DiskFull
 from node.metrics import MetricsLog
 from node.network import Network
 
@@ -80,6 +81,8 @@ class Policies:
             log.error("policy %d is dropped, waiting for a newer one: %s", checkpoint.version, fault)
             return True
         except (ContentUnavailable, NetworkDown, ChildError) as fault:
+            if DiskFull.is_cause_of(fault):
+                raise
             log.warning("policy %d is not here yet, trying again in %.0f s: %s", checkpoint.version, RETRY_S, fault)
             return False
         seconds = trio.current_time() - began

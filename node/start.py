@@ -6,10 +6,8 @@ fault that a person can cure ends as a `UserError`; the rest keeps its traceback
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
-import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -22,14 +20,21 @@ from eth_account.signers.local import LocalAccount
 from dht.signing import RecordDomain
 from ledger.client import Ledger
 from ledger.deployment import Deployment
-from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError, Reverted, WrongChain
-from ledger.types import Pool, Role
+from ledger.errors import (
+    ChainUnavailable,
+    DatabaseTooNew,
+    InsufficientFunds,
+    LedgerError,
+    Reverted,
+    WrongChain,
+)
+from ledger.types import Pool, PoolState, Role
 from node import membership, relay, trainer, validator, worker
 from node.chain import on_chain
 from node.clock import chain_clock, kept_clock
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
-from node.errors import UserError
+from node.errors import DiskFull, UserError
 from node.metrics import MetricsLog
 from node.model import base_model
 from node.network import Network, NetworkConfig, open_network
@@ -41,7 +46,6 @@ from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
 MIN_GAS_WEI = 10**15
-NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 def deployment_of(config: RunConfig) -> Deployment:
@@ -49,8 +53,8 @@ def deployment_of(config: RunConfig) -> Deployment:
     section = config.ledger
     if not int(section.root, 16):
         raise UserError("no run is configured: ledger.root is zero", fix="name the run's file with --config run.toml")
-    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token}
-    fields |= {"registry": section.registry, "pools": section.root, "runs": section.runs}
+    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token, "pools": section.root}
+    fields |= {name: getattr(section, name) for name in ("registry", "treasury", "runs", "court")}
     try:
         return Deployment.from_dict(fields)
     except LedgerError as error:
@@ -68,14 +72,16 @@ def with_ledger(config: RunConfig, deployment: Deployment, *, rpc: str, pool_id:
 
 def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Path | None) -> tuple[Ledger, Pool]:
     """The ledger, checked to be the configured one, and this run's pool. Raises UserError."""
-    ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
     try:
+        ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
         ledger.check()
         return ledger, ledger.pool(config.ledger.pool_id)
     except ChainUnavailable as error:
         raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
     except WrongChain as error:
         raise UserError(str(error), fix="check --rpc and the [ledger] section of the run's config") from error
+    except DatabaseTooNew as error:
+        raise UserError(str(error), fix="start the newer program, or name another --data-dir") from error
     except Reverted as error:
         raise UserError(
             f"pool {config.ledger.pool_id} cannot be read: {error}", fix="check ledger.pool_id in the run's config"
@@ -107,6 +113,8 @@ def run_role(
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
+    if pool.state is PoolState.ENDED:
+        raise UserError(f"pool {pool.pool_id} has ended", fix="use the config of a pool that goes on")
     if role == "trainer" and pool.manager != account.address:
         raise UserError(
             f"the manager of pool {pool.pool_id} is {pool.manager}, not {account.address}",
@@ -135,8 +143,8 @@ def _as_user_error(fault: BaseException, data_dir: Path) -> UserError | None:
     """What a person is told of a fault that they can cure; None for a fault of ours."""
     if isinstance(fault, UserError):
         return fault
-    if NO_SPACE in str(fault):
-        return UserError(f"the disk is full: {fault}", fix=f"free space for {data_dir}, then start again")
+    if DiskFull.is_cause_of(fault):
+        return DiskFull(f"the disk is full: {fault}", fix=f"free space for {data_dir}, then start again")
     if isinstance(fault, (InsufficientFunds, NetworkStartFailed, WrongChain)):
         return UserError(str(fault), fix="cure what it says, then start again")
     return None
@@ -215,7 +223,7 @@ async def _run(
     metrics, address = MetricsLog(data_dir / "metrics.jsonl"), account.address
     base = await trio.to_thread.run_sync(base_model, config.model.path) if role == "trainer" else None
     if role != "trainer":
-        await membership.ensure_stake(ledger, address, pool.min_stake_wei)
+        await membership.ensure_stake(ledger, account, pool.terms.min_stake_wei)
     async with _connected(role, config, ledger, pool, account, join, data_dir, port) as (peer, network):
         policies = Policies(ledger, network, metrics, pool_id=pool.pool_id, serve=role == "relay")
         announce = partial(network.announce_node, peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs)
@@ -243,4 +251,6 @@ async def _run(
             case "validator":
                 await validator.run(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
             case "worker":
-                await worker.run(config, ledger, peer, network, policies, metrics, address=address, data_dir=data_dir)
+                await worker.run(
+                    config, ledger, peer, network, policies, metrics, admission, address=address, data_dir=data_dir
+                )

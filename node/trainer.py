@@ -1,6 +1,6 @@
 """The trainer: publish the policy, open a step, gather accepted groups, take the optimiser steps, publish the next.
 
-It believes verdicts on the ledger and nothing else. Step s + 1 opens as soon as step s has its batch, so generation
+It believes outcomes on the ledger and nothing else. Step s + 1 opens as soon as step s has its batch, so generation
 goes on while training runs; workers hold themselves back where their policy would be too old (see `node.worker`).
 """
 
@@ -16,7 +16,8 @@ import trio
 
 from dht.plan import ContentUnavailable
 from ledger.client import Ledger
-from ledger.types import Outcome, VerdictGiven
+from ledger.events import CaseClosed, Event, OutcomeReached
+from ledger.types import CaseState, Kind, Outcome
 from node.chain import follow_events, on_chain
 from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
@@ -33,6 +34,16 @@ log = logging.getLogger(__name__)
 START_TIMEOUT_S, TRAIN_TIMEOUT_S, FETCH_TIMEOUT_S = 600.0, 7200.0, 120.0
 LINGER_S = 60.0
 KEPT_FOLDERS = 2
+
+
+def decided_by(event: Event) -> bytes | None:
+    """The docket that this event may have made an accepted submission: by a verdict, or by an appeal later."""
+    match event:
+        case OutcomeReached(kind=Kind.SUBMISSION, outcome=Outcome.ACCEPTED):
+            return event.docket_id
+        case CaseClosed(state=CaseState.OVERTURNED):
+            return event.docket_id
+    return None
 
 
 class Batches:
@@ -204,11 +215,12 @@ async def _gather(config: RunConfig, ledger: Ledger, network: Network, batches: 
     cursor = ledger.cursor(Path(":memory:"), "trainer")
     rows = config.rl.groups_per_submission * config.rl.group_size
     async for event in follow_events(ledger, cursor):
-        if not isinstance(event, VerdictGiven) or event.pool_id != config.ledger.pool_id:
+        docket_id = decided_by(event)
+        if docket_id is None or event.pool_id != config.ledger.pool_id:
             continue
-        submission = await on_chain(ledger.submission, event.submission_id)
-        # Steps below the policy's version are trained; a batch that is full takes no more.
-        if event.outcome is not Outcome.ACCEPTED or submission.step < batches.open_step:
+        submission = await on_chain(ledger.submission, docket_id)
+        # Not what an accusation was about. Steps below the policy's version are trained; a full batch takes no more.
+        if submission is None or submission.outcome is not Outcome.ACCEPTED or submission.step < batches.open_step:
             continue
         try:
             path = await network.fetch_blob(

@@ -1,68 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import {Hashes} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
+import {MerkleProof} from "@openzeppelin/contracts/utils/cryptography/MerkleProof.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IComputePools} from "./interfaces/IComputePools.sol";
-import {INodeRegistry} from "./interfaces/INodeRegistry.sol";
+import {IPools} from "./interfaces/IPools.sol";
 import {IRunLedger} from "./interfaces/IRunLedger.sol";
 
-/// @title Checkpoints, submissions and verdicts of every pool.
+/// @title Checkpoints and submissions of every pool. A batch of files costs one stored root.
 contract RunLedger is IRunLedger {
-    /// A validator has this long, in seconds, before anyone may close a submission as late.
-    uint256 public constant VERDICT_WINDOW_S = 1 days;
+    using SafeCast for uint256;
+
+    uint256 public constant MAX_BATCH = 256;
 
     IComputePools public immutable pools;
-    INodeRegistry public immutable registry;
     mapping(uint256 poolId => Checkpoint[]) private _checkpoints;
-    mapping(bytes32 submissionId => Submission) private _submissions;
+    mapping(bytes32 firstSubmissionId => Batch) private _batches;
+    mapping(uint256 poolId => mapping(address node => mapping(uint64 step => uint32))) public nextCounter;
 
-    constructor(IComputePools pools_, INodeRegistry registry_) {
+    constructor(IComputePools pools_) {
         pools = pools_;
-        registry = registry_;
     }
 
     function announceCheckpoint(uint256 poolId, uint256 version, bytes32 manifestHash) external {
-        pools.requireManager(poolId, msg.sender);
+        IPools.Pool memory pool = pools.getPool(poolId);
+        if (msg.sender != pool.manager) revert IPools.NotManager(msg.sender);
         if (manifestHash == 0) revert ZeroHash();
         uint256 expected = _checkpoints[poolId].length;
         if (version != expected) revert WrongVersion(version, expected);
-        _checkpoints[poolId].push(Checkpoint(manifestHash, uint64(block.number)));
-        emit CheckpointAnnounced(poolId, version, manifestHash);
+        _checkpoints[poolId].push(Checkpoint(manifestHash, uint64(block.number), pool.epoch));
+        emit CheckpointAnnounced(poolId, version, manifestHash, pool.epoch);
     }
 
-    function submit(uint256 poolId, uint64 step, uint32 counter, bytes32 fileHash)
+    function submit(uint256 poolId, uint64 step, uint32 firstCounter, bytes32[] calldata fileHashes)
         external
         returns (bytes32 submissionId)
     {
+        uint256 count = fileHashes.length;
+        if (pools.getPool(poolId).state != IPools.State.ACTIVE) revert PoolNotActive(poolId);
         pools.requireMember(poolId, msg.sender, IComputePools.Role.WORKER);
-        if (fileHash == 0) revert ZeroHash();
-        submissionId = submissionIdOf(poolId, step, counter, msg.sender);
-        if (_submissions[submissionId].fileHash != 0) revert AlreadySubmitted(submissionId);
-        _submissions[submissionId] = Submission(
-            poolId, msg.sender, step, counter, fileHash, uint64(block.number), uint64(block.timestamp), Outcome.PENDING
-        );
-        emit SubmissionRecorded(poolId, submissionId, msg.sender, step, counter, fileHash);
-        registry.hold(msg.sender);
-    }
-
-    function giveVerdict(bytes32 submissionId, Outcome outcome, bytes32 reason, bytes32 evidenceHash) external {
-        Submission storage submission = _pending(submissionId);
-        (uint256 poolId, address node) = (submission.poolId, submission.node);
-        pools.requireMember(poolId, msg.sender, IComputePools.Role.VALIDATOR);
-        if (outcome == Outcome.PENDING) revert NotAVerdict();
-        if (node == msg.sender) revert OwnSubmission(node);
-        _judge(submissionId, submission, outcome, reason, evidenceHash);
-        if (outcome == Outcome.REJECTED) pools.punish(poolId, node, reason);
-    }
-
-    function closeUnjudged(bytes32 submissionId) external {
-        Submission storage submission = _pending(submissionId);
-        uint256 until = submission.time + VERDICT_WINDOW_S;
-        if (block.timestamp <= until) revert VerdictStillPossible(until);
-        _judge(submissionId, submission, Outcome.LATE, "no-verdict", 0);
-    }
-
-    function submissionIdOf(uint256 poolId, uint64 step, uint32 counter, address node) public pure returns (bytes32) {
-        return keccak256(abi.encode(poolId, step, counter, node));
+        if (count == 0 || count > MAX_BATCH) revert BadBatchSize(count);
+        uint32 expected = nextCounter[poolId][msg.sender][step];
+        if (firstCounter != expected) revert WrongCounter(firstCounter, expected);
+        nextCounter[poolId][msg.sender][step] = expected + count.toUint32();
+        bytes32[] memory layer = new bytes32[](count);
+        for (uint32 i; i < count; ++i) {
+            if (fileHashes[i] == 0) revert ZeroHash();
+            bytes32 id = submissionIdOf(poolId, step, firstCounter + i, msg.sender);
+            layer[i] = _leaf(id, fileHashes[i]);
+            emit SubmissionRecorded(poolId, id, msg.sender, step, firstCounter + i, fileHashes[i]);
+        }
+        submissionId = submissionIdOf(poolId, step, firstCounter, msg.sender);
+        _batches[submissionId] = Batch(_root(layer), uint64(block.number), uint64(block.timestamp), count.toUint32());
     }
 
     function checkpointCount(uint256 poolId) external view returns (uint256) {
@@ -74,21 +64,39 @@ contract RunLedger is IRunLedger {
         return _checkpoints[poolId][version];
     }
 
-    function getSubmission(bytes32 submissionId) external view returns (Submission memory) {
-        return _submissions[submissionId];
+    function getBatch(bytes32 firstSubmissionId) external view returns (Batch memory) {
+        return _batches[firstSubmissionId];
     }
 
-    function _pending(bytes32 submissionId) private view returns (Submission storage submission) {
-        submission = _submissions[submissionId];
-        if (submission.fileHash == 0) revert UnknownSubmission(submissionId);
-        if (submission.outcome != Outcome.PENDING) revert AlreadyJudged(submissionId, submission.outcome);
+    function requireSubmitted(File calldata file) external view returns (bytes32 submissionId, Batch memory batch) {
+        batch = _batches[submissionIdOf(file.poolId, file.step, file.firstCounter, file.node)];
+        submissionId = submissionIdOf(file.poolId, file.step, file.counter, file.node);
+        bytes32 leaf = _leaf(submissionId, file.fileHash);
+        if (batch.count == 0 || !MerkleProof.verifyCalldata(file.proof, batch.root, leaf)) {
+            revert NotSubmitted(submissionId);
+        }
     }
 
-    function _judge(bytes32 id, Submission storage submission, Outcome outcome, bytes32 reason, bytes32 evidenceHash)
-        private
-    {
-        submission.outcome = outcome;
-        emit VerdictGiven(submission.poolId, id, submission.node, msg.sender, outcome, reason, evidenceHash);
-        registry.release(submission.node);
+    function submissionIdOf(uint256 poolId, uint64 step, uint32 counter, address node) public pure returns (bytes32) {
+        return keccak256(abi.encode(poolId, step, counter, node));
+    }
+
+    /// Hashed twice, so that no inner node of the tree can pass for a leaf.
+    function _leaf(bytes32 submissionId, bytes32 fileHash) private pure returns (bytes32) {
+        return keccak256(bytes.concat(keccak256(abi.encode(submissionId, fileHash))));
+    }
+
+    /// Pairs from the left; an odd last one rises unchanged. Overwrites `layer`.
+    function _root(bytes32[] memory layer) private pure returns (bytes32) {
+        uint256 width = layer.length;
+        while (width > 1) {
+            uint256 pairs = width / 2;
+            for (uint256 i; i < pairs; ++i) {
+                layer[i] = Hashes.commutativeKeccak256(layer[2 * i], layer[2 * i + 1]);
+            }
+            if (width % 2 == 1) layer[pairs] = layer[width - 1];
+            width = (width + 1) / 2;
+        }
+        return layer[0];
     }
 }

@@ -23,7 +23,9 @@ abstract contract Wired {
         if (msg.sender != deployer) revert NotDeployer(msg.sender);
         if (_done) revert AlreadyWired();
         _done = true;
-        for (uint256 i; i < callers.length; ++i) isWired[callers[i]] = true;
+        for (uint256 i; i < callers.length; ++i) {
+            isWired[callers[i]] = true;
+        }
         emit CallersWired(callers);
     }
 }

@@ -137,3 +137,16 @@ async def test_a_missing_program_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         async with open_child(["/nonexistent/program"], name="x", log_path=tmp_path / "log"):
             raise AssertionError("must not start")
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize(
+    "code",
+    [SYNC, ASYNC.replace("async def count(): return len(cancelled)", "async def count(): raise KeyError('none')")],
+)
+async def test_a_fault_is_told_even_where_the_log_cannot_be_written(code: str) -> None:
+    method = "fail" if code is SYNC else "count"
+    async with open_child(argv(code), name="child", log_path=Path("/dev/full")) as child:
+        with trio.fail_after(20), pytest.raises(ChildError) as failed:
+            await child.call(method, timeout_s=10)
+    assert failed.value.kind == "KeyError"

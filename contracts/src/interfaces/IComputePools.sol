@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {TwoStep} from "../TwoStep.sol";
+import {IDomains} from "./IDomains.sol";
+import {IPools} from "./IPools.sol";
 
-/// @title Domains, their pools, and the members a pool's manager invited.
-interface IComputePools {
+/// @title The members of pools: invited by the manager, free to leave, put out by the manager or by a verdict.
+interface IComputePools is IDomains, IPools {
     enum Role {
         NONE,
         WORKER,
@@ -12,30 +13,24 @@ interface IComputePools {
         RELAY
     }
 
-    struct Domain {
-        TwoStep.Owner owner;
-        string name;
+    enum Bar {
+        NONE,
+        BY_VERDICT,
+        BY_MANAGER
     }
 
-    /// @param minStake wei of stake a member must have; @param slash wei burnt per rejection, at most minStake
-    struct Pool {
-        TwoStep.Owner owner;
-        address manager;
-        uint256 domainId;
-        uint128 minStake;
-        uint128 slash;
-        uint256 memberCount;
-    }
-
-    /// @param nonce the number of the only invite that is still good for this node in this pool
+    /// @param since seconds of chain time of the first join in this role; a validator judges nothing older
+    /// @param epoch invites of earlier epochs are void; @param used one bit per invite of this epoch that is used up
     struct Member {
         Role role;
         bool active;
-        bool ejected;
-        uint64 nonce;
+        uint64 since;
+        uint64 epoch;
+        uint256 used;
     }
 
-    /// @dev Signed by the pool's manager as EIP-712; `expires` is in seconds of chain time, inclusive.
+    /// @dev Signed by the pool's manager as EIP-712. `expires` is in seconds of chain time, inclusive. `nonce` is
+    /// the member's epoch times 256 plus a number from 0 to 255 that was not used in it.
     struct Invite {
         address node;
         uint256 poolId;
@@ -46,70 +41,56 @@ interface IComputePools {
         bytes32 salt;
     }
 
-    event DomainCreated(uint256 indexed domainId, address indexed owner, string name);
-    event DomainOwnerOffered(uint256 indexed domainId, address indexed to);
-    event DomainOwnerChanged(uint256 indexed domainId, address indexed owner);
-    event PoolCreated(
-        uint256 indexed poolId,
-        uint256 indexed domainId,
-        address indexed owner,
-        address manager,
-        uint256 minStake,
-        uint256 slash
-    );
-    event PoolOwnerOffered(uint256 indexed poolId, address indexed to);
-    event PoolOwnerChanged(uint256 indexed poolId, address indexed owner);
-    event ManagerChanged(uint256 indexed poolId, address indexed manager);
-    event InvitesRevoked(uint256 indexed poolId, address indexed node, uint256 nextNonce);
+    event InviteCancelled(uint256 indexed poolId, address indexed node, uint256 nonce);
     event MemberJoined(uint256 indexed poolId, address indexed node, Role role, uint256 nonce);
     event MemberLeft(uint256 indexed poolId, address indexed node);
     event MemberEjected(uint256 indexed poolId, address indexed node, address indexed by, bytes32 reason);
+    event Blacklisted(uint256 indexed poolId, address indexed account, Bar bar, bytes32 reason);
+    event Unblacklisted(uint256 indexed poolId, address indexed account);
 
-    error UnknownDomain(uint256 domainId);
-    error UnknownPool(uint256 poolId);
-    error ZeroAddress();
-    error SlashAboveMinStake(uint256 slash, uint256 minStake);
-    error NotManager(address caller);
+    error JoinsArePaused(uint256 poolId);
+    error PoolFull(uint256 poolId, uint256 memberLimit);
+    error AccountBlacklisted(address account);
+    error NotBlacklisted(address account);
     error NotInvitedNode(address caller, address node);
     error InviteWrongDomain(uint256 given, uint256 expected);
     error InviteWrongRole();
     error InviteWrongDeployment(bytes32 given, bytes32 expected);
     error InviteExpired(uint256 expires, uint256 nowS);
-    error InviteUsed(uint256 given, uint256 expected);
+    error InviteVoid(uint256 nonce, uint256 epoch);
+    error InviteUsed(uint256 nonce);
     error InviteNotByManager(address manager);
     error AlreadyMember(uint256 poolId, address node);
     error NotActiveMember(uint256 poolId, address node);
     error WrongRole(Role given, Role expected);
 
-    function createDomain(string calldata name) external returns (uint256 domainId);
-    function offerDomain(uint256 domainId, address to) external;
-    function acceptDomain(uint256 domainId) external;
-
-    /// Only the domain's owner, who becomes the pool's owner.
-    function createPool(uint256 domainId, address manager, uint128 minStake, uint128 slash)
-        external
-        returns (uint256 poolId);
-    function offerPool(uint256 poolId, address to) external;
-    function acceptPool(uint256 poolId) external;
-    function setManager(uint256 poolId, address manager) external;
-
     /// Called by the invited node itself; uses the invite up.
     function join(Invite calldata invite, bytes calldata signature) external;
+    /// Always possible, in every state of the pool; no error for one that is no member.
     function leave(uint256 poolId) external;
-    /// Makes every invite given to the node so far void.
-    function revokeInvites(uint256 poolId, address node) external;
-    /// By the manager, without a slash; void invites too.
+    /// By the manager: this one invite is void.
+    function cancelInvite(uint256 poolId, address node, uint256 nonce) external;
+    /// By the manager, without a slash: out of the pool, and all open invites void. Coming back takes a new one.
     function eject(uint256 poolId, address node, bytes32 reason) external;
-    /// By the run ledger after a rejection: slash, and eject if still a member.
-    function punish(uint256 poolId, address node, bytes32 reason) external;
+    /// By the manager: ejected, and no invite counts for it, as a node or as a staker, until it is unblacklisted.
+    function blacklist(uint256 poolId, address account, bytes32 reason) external;
+    function unblacklist(uint256 poolId, address account) external;
+    /// By anyone: eject a member that, or whose staker, the pool or its domain has blacklisted.
+    function purge(uint256 poolId, address node) external;
 
-    function getDomain(uint256 domainId) external view returns (Domain memory);
-    function getPool(uint256 poolId) external view returns (Pool memory);
+    /// By the court, on a dishonest node: ejected and blacklisted.
+    function punish(uint256 poolId, address node, bytes32 reason) external;
+    /// By the court, when all of that was overturned: no longer blacklisted, unless the manager did that on its own account.
+    function pardon(uint256 poolId, address node) external;
+
     function getMember(uint256 poolId, address node) external view returns (Member memory);
+    /// Seconds of chain time at which it last left or was put out; 0 if it never did.
+    function leftAt(uint256 poolId, address node) external view returns (uint64);
+    function barOf(uint256 poolId, address account) external view returns (Bar);
+    function memberCount(uint256 poolId, Role role) external view returns (uint256);
     /// Up to `count` active members, from index `start`, in no particular order.
     function listMembers(uint256 poolId, uint256 start, uint256 count) external view returns (address[] memory);
-    function runId(uint256 poolId) external view returns (bytes32);
-    function requireManager(uint256 poolId, address caller) external view;
-    /// Reverts unless `node` is an active member with this role and enough stake.
+    function isActive(uint256 poolId, address node) external view returns (bool);
+    /// Reverts unless `node` is active with this role and has the pool's stake at work.
     function requireMember(uint256 poolId, address node, Role role) external view;
 }

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-/// @title What happened in a pool's run: checkpoints, submissions, verdicts.
+/// @title What happened in a pool's run: checkpoints and submissions.
 interface IRunLedger {
-    enum Outcome {
-        PENDING,
-        ACCEPTED,
-        REJECTED,
-        LATE
-    }
-
+    /// @param epoch the manager's lease under which it was announced
     struct Checkpoint {
         bytes32 manifestHash;
         uint64 blockNumber;
+        uint64 epoch;
     }
 
-    struct Submission {
+    /// @param root Merkle root over the files' leaves; @param count how many files
+    struct Batch {
+        bytes32 root;
+        uint64 blockNumber;
+        uint64 time;
+        uint32 count;
+    }
+
+    /// @notice One file of a batch, with the way from its leaf to the root (sorted pairs, as OpenZeppelin's MerkleProof).
+    struct File {
         uint256 poolId;
         address node;
         uint64 step;
+        uint32 firstCounter;
         uint32 counter;
         bytes32 fileHash;
-        uint64 blockNumber;
-        uint64 time;
-        Outcome outcome;
+        bytes32[] proof;
     }
 
-    event CheckpointAnnounced(uint256 indexed poolId, uint256 indexed version, bytes32 manifestHash);
+    event CheckpointAnnounced(uint256 indexed poolId, uint256 indexed version, bytes32 manifestHash, uint256 epoch);
     event SubmissionRecorded(
         uint256 indexed poolId,
         bytes32 indexed submissionId,
@@ -35,43 +38,29 @@ interface IRunLedger {
         uint32 counter,
         bytes32 fileHash
     );
-    event VerdictGiven(
-        uint256 indexed poolId,
-        bytes32 indexed submissionId,
-        address indexed node,
-        address validator,
-        Outcome outcome,
-        bytes32 reason,
-        bytes32 evidenceHash
-    );
 
     error ZeroHash();
     error WrongVersion(uint256 given, uint256 expected);
     error UnknownCheckpoint(uint256 poolId, uint256 version);
-    error AlreadySubmitted(bytes32 submissionId);
-    error UnknownSubmission(bytes32 submissionId);
-    error AlreadyJudged(bytes32 submissionId, Outcome outcome);
-    error NotAVerdict();
-    error OwnSubmission(address node);
-    error VerdictStillPossible(uint256 untilS);
+    error PoolNotActive(uint256 poolId);
+    error BadBatchSize(uint256 count);
+    error WrongCounter(uint256 given, uint256 expected);
+    error NotSubmitted(bytes32 submissionId);
 
-    /// By the manager; `version` counts up from 0 without gaps.
+    /// By the manager; versions have no gaps.
     function announceCheckpoint(uint256 poolId, uint256 version, bytes32 manifestHash) external;
-    /// By an active worker. The id binds the sender, so a copied hash is the copier's claim, never the victim's.
-    function submit(uint256 poolId, uint64 step, uint32 counter, bytes32 fileHash)
+    /// By a worker: the next files of a step, counters without gaps. The key binds the submitter: nobody can claim
+    /// another's work by copying its hash. Returns the first submission's id.
+    function submit(uint256 poolId, uint64 step, uint32 firstCounter, bytes32[] calldata fileHashes)
         external
         returns (bytes32 submissionId);
-    /// By an active validator of the pool; the first verdict is final.
-    function giveVerdict(bytes32 submissionId, Outcome outcome, bytes32 reason, bytes32 evidenceHash) external;
-    /// Closes a submission no validator judged within the window, as late: no credit, and its stake is free again.
-    function closeUnjudged(bytes32 submissionId) external;
 
-    function submissionIdOf(uint256 poolId, uint64 step, uint32 counter, address node)
-        external
-        pure
-        returns (bytes32);
+    function submissionIdOf(uint256 poolId, uint64 step, uint32 counter, address node) external pure returns (bytes32);
+    /// The next counter that `node` may submit for `step`.
+    function nextCounter(uint256 poolId, address node, uint64 step) external view returns (uint32);
     function checkpointCount(uint256 poolId) external view returns (uint256);
     function getCheckpoint(uint256 poolId, uint256 version) external view returns (Checkpoint memory);
-    /// All zero where nothing was recorded.
-    function getSubmission(bytes32 submissionId) external view returns (Submission memory);
+    function getBatch(bytes32 firstSubmissionId) external view returns (Batch memory);
+    /// The submission's id and its batch; reverts unless the file is in it.
+    function requireSubmitted(File calldata file) external view returns (bytes32 submissionId, Batch memory batch);
 }
