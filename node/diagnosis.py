@@ -24,7 +24,7 @@ from dht.records import NodeRecord
 from ledger.client import Ledger
 from ledger.errors import LedgerError
 from ledger.rpc import Rpc
-from ledger.types import Pool
+from ledger.types import Bar, Pool, PoolState
 from node import doctor_network as judge
 from node.clock import ask_clocks, chain_clock, timekeepers
 from node.config import Requirements, RunConfig
@@ -128,7 +128,14 @@ async def _check_run(found: Diagnosis, question: Question, folder: Path | None, 
     config = question.config
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
     found.findings.append(
-        judge.check_chain(None, rpc=config.ledger.rpc, pool_id=pool.pool_id, block=ledger.block_number)
+        judge.check_chain(
+            None,
+            rpc=config.ledger.rpc,
+            pool_id=pool.pool_id,
+            block=ledger.block_number,
+            ended=pool.state is PoolState.ENDED,
+            paused=pool.joins_paused,
+        )
     )
     await _check_account(found, question, ledger, pool)
     if question.join:
@@ -186,16 +193,20 @@ async def _check_account(found: Diagnosis, question: Question, ledger: Ledger, p
     found.findings += [
         judge.check_funds(account, least_wei=MIN_GAS_WEI),
         judge.check_stake(
-            account, role=question.role, min_stake_wei=pool.min_stake_wei, manager=pool.manager, pool_id=pool.pool_id
+            account,
+            role=question.role,
+            min_stake_wei=pool.terms.min_stake_wei,
+            manager=pool.manager,
+            pool_id=pool.pool_id,
         ),
     ]
 
 
 def _read_account(ledger: Ledger, pool_id: int, address: str) -> Account:
-    member = ledger.member(pool_id, address)
+    member, node = ledger.member(pool_id, address), ledger.node(address)
     return Account(
         address=address, ether_wei=ledger.eth_balance(address), tokens_wei=ledger.token_balance(address),
-        stake_wei=ledger.stake_of(address), active=member.active, ejected=member.ejected,
+        stake_wei=node.stake_wei, locked_wei=node.locked_wei, active=member.active, barred=member.bar is not Bar.NONE,
     )  # fmt: skip
 
 

@@ -22,11 +22,18 @@ LEAST_TIMED_BYTES = MB
 """Of less, the round trip is what one measures."""
 
 
-def check_chain(fault: UserError | None, *, rpc: str, pool_id: int, block: int) -> Finding:
-    """`fault`: what kept the pool from being read."""
+def check_chain(
+    fault: UserError | None, *, rpc: str, pool_id: int, block: int, ended: bool = False, paused: bool = False
+) -> Finding:
+    """`fault`: what kept the pool from being read; `paused`: whether the pool takes no new members now."""
     if fault is not None:
         return problem("chain", fault.message, fault.fix)
-    return ok("chain", f"{rpc} serves the run's deployment and pool {pool_id} at block {block}")
+    line = f"{rpc} serves the run's deployment and pool {pool_id} at block {block}"
+    if ended:
+        return problem("chain", f"{line}, but that pool has ended", "use the config of a pool that goes on")
+    if paused:
+        return warning("chain", f"{line}, but that pool takes no new members now", "ask the pool's owner")
+    return ok("chain", line)
 
 
 def check_funds(account: Account, *, least_wei: int) -> Finding:
@@ -51,15 +58,16 @@ def check_stake(account: Account, *, role: str | None, min_stake_wei: int, manag
             f"the manager of pool {pool_id} is {manager}, not {account.address}",
             "start the trainer with the manager's wallet",
         )
-    if account.ejected:
+    if account.barred:
         return problem(
             "stake",
-            f"pool {pool_id} has ejected {account.address}",
-            "see the verdict on the ledger; only the pool's manager can invite it again",
+            f"pool {pool_id} has blacklisted {account.address}",
+            "see the verdict on the ledger; only the pool's manager can let it in again",
         )
-    staked = f"{account.stake_wei / TOKEN_WEI:g}"
+    free_wei = account.stake_wei - account.locked_wei
+    staked = f"{free_wei / TOKEN_WEI:g}"
     wanted = f"pool {pool_id} asks for {min_stake_wei / TOKEN_WEI:g}"
-    missing_wei = min_stake_wei - account.stake_wei
+    missing_wei = min_stake_wei - free_wei
     if missing_wei <= 0:
         member = ", and it is a member" if account.active else ""
         return ok("stake", f"{staked} tokens are at stake; {wanted}{member}")

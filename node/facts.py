@@ -69,14 +69,18 @@ class Port:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What the ledger shows of an address: ether for gas, stake tokens in hand and at stake, standing in the pool."""
+    """What the ledger shows of an address: ether for gas, stake tokens in hand and at stake, standing in the pool.
+
+    `locked_wei` of the stake may be burnt by open cases and counts for no pool. `barred`: blacklisted by it.
+    """
 
     address: str
     ether_wei: int
     tokens_wei: int
     stake_wei: int
+    locked_wei: int
     active: bool
-    ejected: bool
+    barred: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

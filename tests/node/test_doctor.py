@@ -143,12 +143,14 @@ def test_ports() -> None:
 
 def test_chain() -> None:
     expect(doctor_network.check_chain(None, rpc="http://x", pool_id=3, block=7), "ok", "pool 3 at block 7")
+    expect(doctor_network.check_chain(None, rpc="x", pool_id=3, block=7, ended=True), "problem", "has ended")
+    expect(doctor_network.check_chain(None, rpc="x", pool_id=3, block=7, paused=True), "warning", "no new members")
     fault = UserError("no chain at http://x", fix="start it")
     expect(doctor_network.check_chain(fault, rpc="http://x", pool_id=3, block=0), "problem", "no chain", "start it")
 
 
 def account(**changes: Any) -> Account:
-    fields = {"ether_wei": 10**18, "tokens_wei": 0, "stake_wei": 0, "active": False, "ejected": False}
+    fields = {"ether_wei": 10**18, "tokens_wei": 0, "stake_wei": 0, "locked_wei": 0, "active": False, "barred": False}
     return Account(address=ME, **fields | changes)
 
 
@@ -165,7 +167,8 @@ def test_funds() -> None:
         ("trainer", BOSS, {"stake_wei": 10**20}, "problem", f"is {BOSS}"),
         ("worker", BOSS, {"stake_wei": 10 * 10**18}, "ok", "10 tokens are at stake"),
         ("worker", BOSS, {"stake_wei": 10 * 10**18, "active": True}, "ok", "it is a member"),
-        ("worker", BOSS, {"stake_wei": 10**20, "ejected": True}, "problem", "has ejected"),
+        ("worker", BOSS, {"stake_wei": 10**20, "barred": True}, "problem", "has blacklisted"),
+        ("worker", BOSS, {"stake_wei": 12 * 10**18, "locked_wei": 3 * 10**18}, "problem", "send 1 stake tokens"),
         ("worker", BOSS, {"tokens_wei": 10 * 10**18}, "ok", "10 tokens will be staked"),
         (None, BOSS, {"stake_wei": 4 * 10**18, "tokens_wei": 6 * 10**18}, "ok", "6 tokens will be staked"),
         ("relay", BOSS, {"stake_wei": 4 * 10**18, "tokens_wei": 5 * 10**18}, "problem", "send 1 stake tokens"),

@@ -21,6 +21,7 @@ from ledger.invites import sign_invite
 from ledger.types import Role
 from node import local
 from node.config import RunConfig, parse_config
+from node.membership import ensure_stake
 from node.network import NetworkConfig, open_network
 from node.start import deployment_of, domain_of
 from node.wallet import create_wallet
@@ -166,7 +167,7 @@ async def running_network(home: Path, config: RunConfig, folder: Path) -> AsyncI
     manager = Ledger(config.ledger.rpc, deployment_of(config), BY_NAME["trainer"].account)
     relay = Ledger(config.ledger.rpc, deployment_of(config), BY_NAME["relay"].account)
     pool_id = config.ledger.pool_id
-    await trio.to_thread.run_sync(relay.register, local.STAKE_WEI)
+    await ensure_stake(relay, BY_NAME["relay"].account, local.STAKE_WEI)
     invite = manager.new_invite(pool_id, relay.account.address, Role.RELAY, 600)
     signature = sign_invite(invite, manager.deployment, manager.account)
     await trio.to_thread.run_sync(relay.join, invite, signature)
