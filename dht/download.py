@@ -18,6 +18,7 @@ from typing import Self
 import aiohttp
 
 from dht.checkpoint import CheckpointFiles, ChunkWrong
+from dht.manifest import ChunkPlace
 from dht.plan import ChunkRequest, ContentUnavailable, DownloadPlan, told
 
 CONNECT_TIMEOUT_S = 5.0
@@ -43,6 +44,15 @@ class FetchReport:
 
     offenders: dict[str, str]
     served_bytes: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedReport:
+    """One verified chunk of `size_bytes` came from `url` in `seconds`."""
+
+    url: str
+    size_bytes: int
+    seconds: float
 
 
 class Downloader:
@@ -109,6 +119,27 @@ class Downloader:
             del self._plans[files.content]
         await files.finish()
         return FetchReport(offenders=plan.offenders, served_bytes=plan.served_bytes)
+
+    async def measure_chunk(self, content: bytes, places: Sequence[ChunkPlace], urls: Sequence[str]) -> SpeedReport:
+        """How fast one of the largest chunks arrives, from the first provider that has it; the bytes are dropped.
+
+        Raises ContentUnavailable.
+        """
+        largest = max((place.size_bytes for place in places), default=0)
+        index = self._rng.choice([i for i, place in enumerate(places) if place.size_bytes == largest] or [0])
+        reasons: dict[str, str] = {} if places else dict.fromkeys(urls, "the checkpoint has no chunk")
+        for url in [url for url in urls if url not in reasons]:
+            began_s = time.monotonic()
+            try:
+                data = await self._get(f"{url}/chunks/{content.hex()}/{index}", largest, exact=largest)
+            except (_Lie, _Silence, _NotYet) as error:
+                reasons[url] = str(error)
+                continue
+            seconds = time.monotonic() - began_s
+            if hashlib.sha256(data).digest() == places[index].sha256:
+                return SpeedReport(url=url, size_bytes=largest, seconds=seconds)
+            reasons[url] = "bytes of another SHA-256"
+        raise ContentUnavailable(told(content, reasons))
 
     async def _wait_for_change(
         self, plan: DownloadPlan, flights: dict[asyncio.Task[int], ChunkRequest], more: asyncio.Event

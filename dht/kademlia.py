@@ -2,7 +2,8 @@
 
 One dictionary per key, one subkey per subject, validated both ways. The node's validator runs on every store that a
 peer asks for and on every value a peer returns. It refuses to sign, to publish again by itself, and to stay alone:
-while the routing table is empty and bootstrap peers are known, it dials them again.
+while the routing table is empty and bootstrap peers are known, it dials them again. All times are the network's
+(`DHT_CLOCK`): while it is alone it takes that time from the bootstrap peers, afterwards from its owner only.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dht.clock import AGREE_S, ClockSample, ClockVerdict, clock_sample, judge_clock
 from dht.directory import PublishRefused, newest
 from dht.lean_hivemind import (
+    DHT_CLOCK,
     DHTID,
     P2P,
     ControlFailure,
@@ -24,6 +26,7 @@ from dht.lean_hivemind import (
     MSGPackSerializer,
     Multiaddr,
     PeerID,
+    PingRequest,
     RecordValidatorBase,
     ValidationError,
 )
@@ -51,7 +54,7 @@ class RecordValidator(RecordValidatorBase):
             value = MSGPackSerializer.loads(record.value) if len(record.value) < 2**16 else None
             if not isinstance(value, bytes):
                 return False
-            signed = open_record(value, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+            signed = open_record(value, domain=self._domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
         except RecordInvalid as error:
             log.info("refused a record: %s", error.reason)
             return False
@@ -68,18 +71,26 @@ class RecordValidator(RecordValidatorBase):
 class KademliaDirectory:
     """Directory over a running hivemind node; create with `open`, end with `close`. One asyncio loop only."""
 
-    def __init__(self, node: DHTNode, *, domain: RecordDomain, manager: str, bootstrap: Sequence[str]) -> None:
+    def __init__(
+        self, node: DHTNode, *, domain: RecordDomain, manager: str, bootstrap: Sequence[str],
+        chain_clock: ClockSample | None = None,
+    ) -> None:  # fmt: skip
         self._node, self._domain, self._manager = node, domain, manager
         self._bootstrap = [Multiaddr(address) for address in bootstrap]
+        self._chain_clock = chain_clock
+        self.clock_verdict: ClockVerdict | None = None
         self._keeper = asyncio.create_task(self._keep_company()) if bootstrap else None
 
     @classmethod
     async def open(
-        cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path
-    ) -> KademliaDirectory:
+        cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path,
+        chain_clock: ClockSample | None = None, time_is_known: bool = False,
+    ) -> KademliaDirectory:  # fmt: skip
         """Starts p2pd on `host`:`port` (0: any).
 
-        The DHT's own key is made once in `data_dir`; dead bootstrap peers do not fail it.
+        The DHT's own key is made once in `data_dir`; dead bootstrap peers do not fail it. `chain_clock` is the
+        chain's time minus this machine's: the second opinion on what the bootstrap peers say, and where nobody
+        answers and no time is known from before, the only one.
         """
         identity = data_dir / IDENTITY_FILE
         if not identity.exists():
@@ -96,7 +107,9 @@ class KademliaDirectory:
             cache_locally=False, cache_on_store=False, cache_nearest=0,
             record_validator=RecordValidator(domain=domain, manager=manager),
         )  # fmt: skip
-        self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap)
+        self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap, chain_clock=chain_clock)
+        if not time_is_known:
+            self._take_time(())
         if bootstrap and not await self._join():
             log.warning("no bootstrap peer answered (%s); retrying with back-off", ", ".join(bootstrap))
         return self
@@ -113,7 +126,7 @@ class KademliaDirectory:
     async def publish(self, record: SignedRecord) -> None:
         """See Directory; raises RecordInvalid, PublishRefused."""
         data = encode_record(record)
-        record = open_record(data, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        record = open_record(data, domain=self._domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
         if await self._node.store(record.key, data, storage_time(record), subkey=record.subject):
             return
         # hivemind answers with the last replica's word, and a replica that already got this very record says no
@@ -129,7 +142,7 @@ class KademliaDirectory:
         if found is None or not isinstance(found.value, dict):
             return ()
         values = [item.value for item in found.value.values()]
-        return newest(key, values, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        return newest(key, values, domain=self._domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
 
     async def close(self) -> None:
         """Stops the node and its p2pd."""
@@ -142,6 +155,10 @@ class KademliaDirectory:
         """Dials the bootstrap peers missing from the table; True when none is missing (two groups never stay apart)."""
         table = self._node.protocol.routing_table
         missing = [address for address in self._bootstrap if PeerID.from_base58(address["p2p"]) not in table]
+        if not self.peers:
+            samples = await asyncio.gather(*map(self._ask_clock, missing))
+            if told := [sample for sample in samples if sample is not None]:
+                self._take_time(told)
         dialled = await asyncio.gather(*(self._dial(address) for address in missing))
         if any(dialled):
             await self._node.find_nearest_nodes([self._node.node_id])
@@ -151,13 +168,39 @@ class KademliaDirectory:
         peer_id = PeerID.from_base58(address["p2p"])
         if peer_id == self._node.peer_id:
             return True
-        transport = Multiaddr(str(address).rsplit("/p2p/", 1)[0])
         try:
-            await asyncio.wait_for(self._node.protocol.p2p._client.connect(peer_id, [transport]), RPC_TIMEOUT_S)
+            await self._connect(address)
             return await self._node.protocol.call_ping(peer_id, validate=True, strict=True) is not None
         except (ControlFailure, TimeoutError, ValidationError) as error:
             log.info("bootstrap peer %s: %r", address, error)
             return False
+
+    async def _connect(self, address: Multiaddr) -> None:
+        transport = Multiaddr(str(address).rsplit("/p2p/", 1)[0])
+        connect = self._node.protocol.p2p._client.connect(PeerID.from_base58(address["p2p"]), [transport])
+        await asyncio.wait_for(connect, RPC_TIMEOUT_S)
+
+    async def _ask_clock(self, address: Multiaddr) -> ClockSample | None:
+        """By a ping that names nobody: who asks is not yet to be found."""
+        peer_id = PeerID.from_base58(address["p2p"])
+        if peer_id == self._node.peer_id:
+            return None
+        try:
+            await self._connect(address)
+            sent_unix_s = DHT_CLOCK.wall_s()
+            reply = await self._node.protocol.get_stub(peer_id).rpc_ping(PingRequest(), timeout=RPC_TIMEOUT_S)
+        except Exception as error:  # hivemind's calls to peers raise unrelated types; the dial after this one names it
+            log.info("bootstrap peer %s does not tell its time: %r", address, error)
+            return None
+        if not reply.dht_time > 0:
+            return None
+        return clock_sample(sent_unix_s=sent_unix_s, theirs_unix_s=reply.dht_time, received_unix_s=DHT_CLOCK.wall_s())
+
+    def _take_time(self, samples: Sequence[ClockSample]) -> None:
+        self.clock_verdict = verdict = judge_clock(samples, self._chain_clock)
+        if abs(verdict.offset_s - DHT_CLOCK.offset_s) > AGREE_S / 2:
+            log.warning("this machine's clock is corrected by %+.2f s (%s)", verdict.offset_s, verdict.source)
+            DHT_CLOCK.correct(verdict.offset_s)
 
     async def _keep_company(self) -> None:
         delay_s = BOOTSTRAP_RETRY_FIRST_S

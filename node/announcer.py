@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from pathlib import Path
 
 import trio
 
-from dht.records import RecordBody, SignedRecord, encode_record, sign_record
+from dht.clock import NetworkClock
+from dht.records import MAX_LIFETIME_S, RecordBody, SignedRecord, encode_record, sign_record
 from dht.sequence import SequenceCounter
 from dht.signing import RecordDomain, Signer
 from node.child import ChildError
@@ -28,10 +28,12 @@ class Announcer:
     """The records this node stands for, by slot. `lifetime_s` is how long each lives without a refresh."""
 
     def __init__(
-        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, sequence_path: Path
-    ) -> None:
+        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, sequence_path: Path,
+        clock: NetworkClock,
+    ) -> None:  # fmt: skip
         self._link, self._account, self._domain, self._lifetime_s = link, account, domain, lifetime_s
-        self._sequence = SequenceCounter(sequence_path, start=int(time.time() * 1000))
+        self._clock, self._sequence_path = clock, sequence_path
+        self._sequence: SequenceCounter | None = None  # opened when the clock is known: a new one starts at the time
         self._bodies: dict[Slot, RecordBody] = {}
         self._expiries: dict[Slot, int] = {}
         self._due: set[Slot] = set()
@@ -92,7 +94,14 @@ class Announcer:
                 log.warning("a record was not refreshed: %s", message)
 
     def _sign(self, slot: Slot, body: RecordBody) -> SignedRecord:
-        expires = max(math.ceil(time.time() + self._lifetime_s), self._expiries.get(slot, 0))
+        now_s = self._clock.now_s()
+        if self._sequence is None:
+            self._sequence = SequenceCounter(self._sequence_path, start=int(now_s * 1000))
+        expires = math.ceil(now_s + self._lifetime_s)
+        earlier = self._expiries.get(slot, 0)
+        # One dated further ahead was signed before the clock was put right, and nobody has taken it.
+        if expires < earlier <= now_s + MAX_LIFETIME_S:
+            expires = earlier
         self._expiries[slot] = expires
         return sign_record(
             body, domain=self._domain, account=self._account, sequence=self._sequence.next(), expires_unix_s=expires

@@ -15,6 +15,7 @@ import click
 from node import cli_ask, cli_manage
 from node.cli_chain import chain
 from node.cli_dht import dht
+from node.cli_doctor import doctor
 from node.cli_domain import domain
 from node.cli_options import (
     FILE,
@@ -168,7 +169,7 @@ def peers(
 
 for group in (pool, chain, dht, domain, stake, credit):
     cli.add_command(group)
-for command in cli_ask.COMMANDS:
+for command in (*cli_ask.COMMANDS, doctor):
     cli.add_command(command)
 for command in cli_manage.COMMANDS:
     pool.add_command(command)

@@ -222,6 +222,18 @@ class Relay(Section):
     )
 
 
+class Requirements(Section):
+    """[requirements] what a machine needs to take part: `doctor` and every start compare; 0 asks for nothing."""
+
+    cores: int = Field(0, ge=0, le=4096, description="CPU cores that the node may use")
+    memory_gb: float = Field(0.0, ge=0, le=1e6, description="memory that is free at the start, 10^9 bytes")
+    disk_gb: float = Field(0.0, ge=0, le=1e6, description="free space at the data folder, 10^9 bytes")
+    gpu_memory_gb: float = Field(
+        0.0, ge=0, le=1e5, description="memory of the largest GPU, 10^9 bytes; 0: no GPU needed"
+    )
+    bandwidth_mb_s: float = Field(0.0, ge=0, le=1e5, description="download from a relay, 10^6 bytes a second")
+
+
 class RunConfig(Section):
     """One run's settings, section by section."""
 
@@ -234,6 +246,7 @@ class RunConfig(Section):
     validator: Validator = Validator()
     trainer: Trainer = Trainer()
     relay: Relay = Relay()
+    requirements: Requirements = Requirements()
 
     @model_validator(mode="after")
     def _completions_fit(self) -> RunConfig:

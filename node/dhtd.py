@@ -14,17 +14,18 @@ import shutil
 import signal
 import socket
 import sys
-import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dht.chunk_server import ChunkServer, PortTaken
+from dht.clock import ClockSample
 from dht.directory import PublishRefused
 from dht.download import Downloader
 from dht.kademlia import KademliaDirectory
-from dht.manifest import MAX_MANIFEST_BYTES
+from dht.lean_hivemind import DHT_CLOCK
+from dht.manifest import MAX_MANIFEST_BYTES, chunk_places, open_manifest
 from dht.plan import ContentUnavailable
 from dht.records import RecordInvalid, SignedRecord, encode_record, open_record
 from dht.signing import RecordDomain
@@ -57,10 +58,15 @@ class Dhtd:
     async def start(
         self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, host: str, bulk_port: int,
         dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int, bytes_per_s: float | None,
-        chunk_size_bytes: int,
+        chunk_size_bytes: int, clock_offset_s: float | None = None, chain_clock: Sequence[float] = (),
     ) -> dict[str, Any]:  # fmt: skip
-        """Opens store, server and directory. Raises PortTaken, OSError, hivemind's P2PDaemonError."""
+        """Opens store, server and directory. Raises PortTaken, OSError, hivemind's P2PDaemonError.
+
+        `clock_offset_s` is the network's time minus this machine's, if known from before; `chain_clock` is the
+        chain's (offset, error), or empty. Bootstrap peers are asked for theirs before the directory is joined.
+        """
         folder = Path(data_dir)
+        DHT_CLOCK.correct(clock_offset_s or 0.0)
         self._domain = RecordDomain(chain_id=chain_id, contract=contract, salt=salt, run_id=run_id)
         self._manager = manager
         self._store = ContentStore(
@@ -72,9 +78,27 @@ class Dhtd:
         bulk_url = await self._server.start(host, bulk_port)
         check_port_free(host, dht_port)
         self._directory = await KademliaDirectory.open(
-            domain=self._domain, manager=manager, host=host, port=dht_port, bootstrap=bootstrap, data_dir=folder
-        )
-        return {"bulk_url": bulk_url, "multiaddrs": await self._directory.multiaddrs(), "kept": self._kept()}
+            domain=self._domain, manager=manager, host=host, port=dht_port, bootstrap=bootstrap, data_dir=folder,
+            chain_clock=ClockSample(offset_s=chain_clock[0], error_s=chain_clock[1]) if chain_clock else None,
+            time_is_known=clock_offset_s is not None,
+        )  # fmt: skip
+        return {
+            "bulk_url": bulk_url, "multiaddrs": await self._directory.multiaddrs(), "kept": self._kept(),
+            "clock": await self.clock(),
+        }  # fmt: skip
+
+    async def clock(self) -> dict[str, Any]:
+        """{offset_s: the network's time minus this machine's, stepped_s: how far somebody has set the latter since,
+        verdict: [source, peers asked, doubted] of the last question to the bootstrap peers, or None}."""
+        verdict = self._open_directory.clock_verdict
+        return {
+            "offset_s": DHT_CLOCK.offset_s, "stepped_s": DHT_CLOCK.stepped_s,
+            "verdict": None if verdict is None else [verdict.source, verdict.asked, verdict.doubted],
+        }  # fmt: skip
+
+    async def set_clock(self, *, offset_s: float) -> None:
+        """What the node found out since: records are judged by it from now on."""
+        DHT_CLOCK.correct(offset_s)
 
     async def publish(self, *, records: Sequence[bytes]) -> list[list[str]]:
         """Stores encoded records; per record [] or [error class, message]."""
@@ -127,6 +151,21 @@ class Dhtd:
             "served_bytes": report.served_bytes, "kept": self._kept(),
         }  # fmt: skip
 
+    async def measure_chunk(self, *, manifest_hash: bytes, urls: Sequence[str]) -> dict[str, Any]:
+        """Fetches one of the largest chunks of a checkpoint from the first of `urls` that has it, and forgets it.
+
+        Returns {url, seconds, chunk_bytes, total_bytes}. Raises ContentUnavailable, ManifestInvalid.
+        """
+        async with self._lock(manifest_hash):
+            found = await self._fetch(manifest_hash, urls, MAX_MANIFEST_BYTES)
+        data = Path(found["path"]).read_bytes()
+        manifest = open_manifest(data, domain=self._record_domain, manager=self._manager)
+        report = await self._open_downloader.measure_chunk(manifest_hash, chunk_places(manifest), urls)
+        return {
+            "url": report.url, "seconds": report.seconds, "chunk_bytes": report.size_bytes,
+            "total_bytes": manifest.size_bytes,
+        }  # fmt: skip
+
     async def add_providers(self, *, content: bytes, urls: Sequence[str]) -> None:
         """More providers for a checkpoint download under way."""
         self._open_downloader.add_providers(content, urls)
@@ -150,6 +189,12 @@ class Dhtd:
                 await part.close()
         if self._downloader is not None:
             await self._downloader.__aexit__(None, None, None)
+
+    @property
+    def _record_domain(self) -> RecordDomain:
+        if self._domain is None:
+            raise NotStarted("dhtd was not started")
+        return self._domain
 
     @property
     def _open_store(self) -> ContentStore:
@@ -194,9 +239,7 @@ class Dhtd:
         return []
 
     def _open(self, data: bytes) -> SignedRecord:
-        if self._domain is None:
-            raise NotStarted("dhtd was not started")
-        return open_record(data, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        return open_record(data, domain=self._record_domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
 
 
 def check_port_free(host: str, port: int) -> None:
@@ -225,7 +268,8 @@ async def serve() -> None:
     """Serves the handlers until stdin ends, then stops what was started, in CLOSE_TIMEOUT_S at most."""
     dhtd = Dhtd()
     names = ("start", "publish", "lookup", "add_blob", "remove_blob", "stage_checkpoint", "seal_checkpoint",
-             "fetch_blob", "fetch_checkpoint", "add_providers", "status")  # fmt: skip
+             "fetch_blob", "fetch_checkpoint", "measure_chunk", "add_providers", "status", "clock",
+             "set_clock")  # fmt: skip
     try:
         await serve_asyncio({name: getattr(dhtd, name) for name in names}, expected=(ContentUnavailable, PortTaken))
     finally:

@@ -52,11 +52,16 @@ class NetworkStartFailed(Exception):
 class DhtdLink:
     """The dhtd child of one node.
 
-    `params` are those of dhtd's `start`; `on_start` gets its result after every (re)start.
+    `params` are those of dhtd's `start`, `fresh_params()` those that change meanwhile; `on_start` gets its result
+    after every (re)start.
     """
 
-    def __init__(self, params: dict[str, Any], *, data_dir: Path, on_start: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, params: dict[str, Any], *, data_dir: Path, on_start: Callable[[dict[str, Any]], None],
+        fresh_params: Callable[[], dict[str, Any]] = dict,
+    ) -> None:  # fmt: skip
         self._params, self._on_start, self.log_path = dict(params), on_start, data_dir / "dhtd.log"
+        self._fresh_params = fresh_params
         self._child: Child | None = None
         self._up = trio.Event()
 
@@ -100,7 +105,9 @@ class DhtdLink:
                 async with open_child(
                     [sys.executable, "-m", "node.dhtd"], name="dhtd", log_path=self.log_path, env=_environment()
                 ) as child:
-                    result = await child.call("start", timeout_s=START_TIMEOUT_S, **self._params)
+                    result = await child.call(
+                        "start", timeout_s=START_TIMEOUT_S, **self._params, **self._fresh_params()
+                    )
                     self._keep_ports(result)
                     self._child = child
                     self._up.set()

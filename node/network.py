@@ -8,7 +8,6 @@ log line each time), and to hand out content that the child has not verified.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from typing import Any
 
 import trio
 
+from dht.clock import ClockSample, NetworkClock
 from dht.manifest import CHUNK_SIZE_BYTES, sign_manifest
 from dht.plan import ContentUnavailable
 from dht.records import (
@@ -36,6 +36,7 @@ from dht.records import (
 from dht.signing import RecordDomain, Signer
 from dht.store import KEEP_VERSIONS
 from node.announcer import Announcer
+from node.clock_follower import ClockFollower
 from node.dhtd_link import DhtdLink, NetworkDown
 
 MORE_PROVIDERS_S = 5.0
@@ -55,7 +56,8 @@ async def admit_all(address: str) -> bool:
 class NetworkConfig:
     """Ports of 0 mean any free one.
 
-    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served.
+    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served. `chain_clock` is the chain's
+    time minus this machine's: with what the bootstrap peers say it gives the time that records are dated by.
     """
 
     host: str = "127.0.0.1"
@@ -66,6 +68,7 @@ class NetworkConfig:
     lifetime_s: float = DEFAULT_LIFETIME_S
     bytes_per_s: float | None = None
     chunk_size_bytes: int = CHUNK_SIZE_BYTES
+    chain_clock: ClockSample | None = None
 
     def __post_init__(self) -> None:
         if self.host in ("0.0.0.0", "::", ""):
@@ -89,15 +92,18 @@ class Network:
     ) -> None:
         self._config, self._account, self._domain, self._manager = config, account, domain, manager
         self._admit = admit
+        chain = config.chain_clock
         self._link = DhtdLink({
             "chain_id": domain.chain_id, "contract": domain.contract, "salt": domain.salt, "run_id": domain.run_id,
             "manager": manager, "host": config.host, "bulk_port": config.bulk_port, "dht_port": config.dht_port,
             "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()), "keep_versions": config.keep_versions,
             "bytes_per_s": config.bytes_per_s, "chunk_size_bytes": config.chunk_size_bytes,
-        }, data_dir=data_dir, on_start=self._started)  # fmt: skip
+            "chain_clock": [chain.offset_s, chain.error_s] if chain else [],
+        }, data_dir=data_dir, on_start=self._started, fresh_params=lambda: self._timing.start_params())  # fmt: skip
+        self._timing = ClockFollower(self._link, on_change=lambda: self._announcer.refresh_soon())
         self._announcer = Announcer(
             self._link, account=account, domain=domain, lifetime_s=config.lifetime_s,
-            sequence_path=data_dir / "record-sequence",
+            sequence_path=data_dir / "record-sequence", clock=self.clock,
         )  # fmt: skip
         self._checkpoints: set[bytes] = set()
         self._arriving: Counter[bytes] = Counter()
@@ -114,7 +120,7 @@ class Network:
         records = []
         for value in await self._link.call("lookup", key=key):
             try:
-                now = time.time()
+                now = self.clock.now_s()
                 records.append(open_record(value, domain=self._domain, manager=self._manager, now_unix_s=now))
             except RecordInvalid as fault:  # it may have expired on its way here from dhtd
                 log.info("a record of %s is left out: %s", key, fault)
@@ -247,8 +253,25 @@ class Network:
         """{peers, sent_bytes, checkpoints: [{version, manifest_hash, chunks, chunks_here, complete}]} of dhtd."""
         return await self._link.call("status")
 
+    async def measure_chunk(self, manifest_hash: bytes, urls: Sequence[str], *, timeout_s: float) -> dict[str, Any]:
+        """{url, seconds, chunk_bytes, total_bytes}: how fast a chunk comes from the first of `urls` that has it.
+
+        Raises ContentUnavailable, ManifestInvalid, NetworkDown (also after `timeout_s`).
+        """
+        return await self._link.call("measure_chunk", timeout_s=timeout_s, manifest_hash=manifest_hash, urls=urls)
+
+    @property
+    def clock(self) -> NetworkClock:
+        """The network's time: what records are dated and judged by."""
+        return self._timing.clock
+
+    async def correct_clock(self, offset_s: float) -> None:
+        """From now on the network's time is this machine's clock plus `offset_s`. Raises NetworkDown."""
+        await self._timing.correct(offset_s)
+
     def _started(self, result: dict[str, Any]) -> None:
         self.bulk_url, self.multiaddrs = result["bulk_url"], tuple(result["multiaddrs"])
+        self._timing.take(result["clock"])
         self._keep_checkpoints(result["kept"])
         for content in result["kept"]:
             self.announce_content(content)
@@ -318,6 +341,7 @@ async def open_network(
             await nursery.start(network._link.run)
             nursery.start_soon(network._announcer.refresh_forever)
             nursery.start_soon(network.name_providers_forever)
+            nursery.start_soon(network._timing.follow_forever)
             yield network
         except Exception as error:  # raised again below, outside the nursery's group
             failure = error

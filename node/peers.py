@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,13 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from dht.records import NodeRecord, SignedRecord
-from dht.signing import RecordDomain
 from ledger.client import Ledger
+from node.chain import on_chain
+from node.clock import chain_clock
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
-from node.start import open_ledger
+from node.start import domain_of, open_ledger
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5
@@ -32,7 +32,8 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
     if not join:
         raise UserError("no peer to ask", fix="give --join a multiaddr of any node (its data folder has it in `join`)")
     # Readers bear clocks that differ a little; who is live is told strictly: a killed node goes with its record.
-    records = [record for record in trio.run(_find, config, join) if record.expires_unix_s > time.time()]
+    found, now_s = trio.run(_find, config, join)
+    records = [record for record in found if record.expires_unix_s > now_s]
     lifetime_s = config.network.record_lifetime_s
     rows = [
         {
@@ -40,7 +41,7 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
             "peer_id": record.content.peer_id,
             "address": record.content.address,
             "multiaddrs": list(record.content.multiaddrs),
-            "age_s": round(max(0.0, lifetime_s - (record.expires_unix_s - time.time())), 1),
+            "age_s": round(max(0.0, lifetime_s - (record.expires_unix_s - now_s)), 1),
         }
         for record in sorted(records, key=lambda r: (r.content.roles, r.subject))
     ]
@@ -59,9 +60,8 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
 async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncIterator[tuple[Ledger, Network]]:
     """The run's ledger and DHT for a look; announces nothing. Raises UserError."""
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
-    at = ledger.deployment
-    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
-    settings = NetworkConfig(host=config.network.host, bootstrap=join)
+    domain = domain_of(ledger, pool.pool_id)
+    settings = NetworkConfig(host=config.network.host, bootstrap=join, chain_clock=await on_chain(chain_clock, ledger))
     with tempfile.TemporaryDirectory() as folder:
         try:
             async with open_network(
@@ -83,6 +83,7 @@ async def live_nodes(network: Network) -> tuple[SignedRecord, ...]:
     )
 
 
-async def _find(config: RunConfig, join: tuple[str, ...]) -> tuple[SignedRecord, ...]:
+async def _find(config: RunConfig, join: tuple[str, ...]) -> tuple[tuple[SignedRecord, ...], float]:
+    """The records, and the network's time."""
     async with passing_client(config, join) as (_, network):
-        return await live_nodes(network)
+        return await live_nodes(network), network.clock.now_s()

@@ -1,9 +1,13 @@
-"""The relay: fetch each policy and serve it while it still arrives; take submissions and serve them by hash."""
+"""The relay: fetch each policy and serve it while it still arrives; take submissions and serve them by hash.
+
+It also dials back the nodes that ask whether they can be reached.
+"""
 
 from __future__ import annotations
 
 from ledger.client import Ledger
 from node.config import RunConfig
+from node.dial_back import serve_dial_back
 from node.handover import Reception
 from node.metrics import MetricsLog
 from node.network import Network
@@ -24,4 +28,5 @@ async def run(
         max_files=config.relay.max_submissions,
     )
     reception.listen(peer)
+    serve_dial_back(peer)
     await policies.follow(behind=config.rl.asynchrony)

@@ -30,6 +30,8 @@ from ledger.errors import (
 )
 from ledger.types import Pool, PoolState, Role
 from node import membership, relay, trainer, validator, worker
+from node.chain import on_chain
+from node.clock import chain_clock, kept_clock
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import DiskFull, UserError
@@ -39,6 +41,7 @@ from node.network import Network, NetworkConfig, open_network
 from node.peer_key import load_peer_key
 from node.policies import Policies
 from node.ports import Ports, remember_ports, remembered_ports
+from node.preflight import check_at_start, check_before_download
 from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
@@ -85,6 +88,12 @@ def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Pat
         ) from error
 
 
+def domain_of(ledger: Ledger, pool_id: int) -> RecordDomain:
+    """Where signatures of this run hold."""
+    at = ledger.deployment
+    return RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool_id))
+
+
 def run_role(
     role: str, config: RunConfig, account: LocalAccount, *, join: tuple[str, ...], data_dir: Path, port: int
 ) -> None:
@@ -99,6 +108,7 @@ def run_role(
         raise UserError(
             f"another node runs in {data_dir}", fix="stop it, or give this one its own wallet and --data-dir"
         ) from error
+    check_at_start(role, config, data_dir=data_dir, port=port)
     ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
@@ -169,8 +179,7 @@ async def _connected(
     data_dir: Path, port: int,
 ) -> AsyncIterator[tuple[Peer, Network]]:  # fmt: skip
     """This node's libp2p host and its place in the DHT."""
-    at = ledger.deployment
-    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
+    domain = domain_of(ledger, pool.pool_id)
     host = config.network.host
     ports = Ports(stream=port, dht=port + 1, bulk=port + 2) if port else remembered_ports(data_dir, host)
     settings = NetworkConfig(
@@ -180,6 +189,7 @@ async def _connected(
         lifetime_s=config.network.record_lifetime_s,
         dht_port=ports.dht,
         bulk_port=ports.bulk,
+        chain_clock=await on_chain(chain_clock, ledger),
     )
     async with (
         open_peer(load_peer_key(data_dir), f"/ip4/{host}/tcp/{ports.stream}") as peer,
@@ -191,6 +201,7 @@ async def _connected(
             data_dir=data_dir,
             admit=partial(membership.belongs, ledger, pool.pool_id, pool.manager),
         ) as network,
+        kept_clock(peer, network, ledger, pool),
     ):
         remember_ports(data_dir, Ports.of(peer.multiaddrs[0], network.multiaddrs[0], network.bulk_url))
         log.info("%s %s is peer %s", role, account.address, peer.peer_id)
@@ -233,6 +244,7 @@ async def _run(
         await announce()
         await admission.wait()
         metrics.write("joined", role=role, address=address)
+        await check_before_download(config, ledger, network)
         match role:
             case "relay":
                 await relay.run(config, ledger, peer, network, policies, metrics)

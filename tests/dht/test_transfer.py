@@ -18,7 +18,7 @@ from eth_account.signers.local import LocalAccount
 from dht.checkpoint import CheckpointFiles, CheckpointWrong
 from dht.chunk_server import ChunkServer, PortTaken
 from dht.download import Downloader
-from dht.manifest import encode_body, encode_manifest, open_manifest, sign_manifest
+from dht.manifest import chunk_places, encode_body, encode_manifest, open_manifest, sign_manifest
 from dht.plan import ContentUnavailable
 from dht.signing import RecordDomain
 from dht.store import ContentStore
@@ -320,5 +320,33 @@ def test_a_capped_server_delivers_and_counts(world: World) -> None:
         world.check(files)
         assert server.sent_bytes == files.manifest.size_bytes
         await server.close()
+
+    run(story)
+
+
+def test_the_speed_of_one_verified_chunk_from_the_first_who_has_it(world: World) -> None:
+    async def absent(_: web.Request) -> web.StreamResponse:
+        raise web.HTTPNotFound
+
+    async def story() -> None:
+        manifest = open_manifest(world.manifest, domain=world.domain, manager=world.account.address)
+        places = chunk_places(manifest)
+        async with (
+            serving(world.trainer) as good,
+            hostile(poisoned) as liar,
+            hostile(oversized) as long,
+            hostile(absent) as empty,
+            downloader() as client,
+        ):
+            report = await client.measure_chunk(world.content, places, [empty, liar, long, good])
+            assert (report.url, report.size_bytes) == (good, CHUNK)
+            assert report.seconds > 0
+            with pytest.raises(ContentUnavailable, match="another SHA-256"):
+                await client.measure_chunk(world.content, places, [empty, liar])
+            for urls in ([], ["http://127.0.0.1:1"]):
+                with pytest.raises(ContentUnavailable):
+                    await client.measure_chunk(world.content, places, urls)
+            with pytest.raises(ContentUnavailable, match="no chunk"):
+                await client.measure_chunk(world.content, (), [good])
 
     run(story)

@@ -131,3 +131,15 @@ def test_a_join_that_is_no_dht_address(home: Path, join: str) -> None:
 
 def test_the_config_that_a_run_writes_is_read_back(home: Path, config: RunConfig) -> None:
     assert load_config(home / "run.toml") == config
+
+
+def test_a_machine_below_the_requirements_starts_nothing(home: Path) -> None:
+    done = start(home, "relay", "relay", "--set", "requirements.disk_gb=1000000", "--rpc", "http://127.0.0.1:1")
+    assert_told(done, "1e+06 GB are required", "--data-dir")  # before the chain is asked, which is not there
+    assert done.returncode == 5
+    assert "ok: python: Python 3.11" in done.stderr
+    assert "problem: disk" in done.stderr
+
+
+def test_a_host_that_is_not_this_machines(home: Path) -> None:
+    assert_told(start(home, "relay", "relay", "--set", "network.host=192.0.2.1"), "192.0.2.1", "network.host")
