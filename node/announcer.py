@@ -9,15 +9,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from pathlib import Path
 
 import trio
 
 from dht.records import RecordBody, SignedRecord, encode_record, sign_record
-from dht.sequence import SequenceCounter
 from dht.signing import RecordDomain, Signer
 from node.child import ChildError
 from node.dhtd_link import TYPED, DhtdLink, NetworkDown
+from node.state import Counter
 
 Slot = tuple[str, bytes]  # what a record is about: (kind, content or b"")
 
@@ -28,10 +27,10 @@ class Announcer:
     """The records this node stands for, by slot. `lifetime_s` is how long each lives without a refresh."""
 
     def __init__(
-        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, sequence_path: Path
+        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, sequence: Counter
     ) -> None:
         self._link, self._account, self._domain, self._lifetime_s = link, account, domain, lifetime_s
-        self._sequence = SequenceCounter(sequence_path, start=int(time.time() * 1000))
+        self._sequence = sequence
         self._bodies: dict[Slot, RecordBody] = {}
         self._expiries: dict[Slot, int] = {}
         self._due: set[Slot] = set()

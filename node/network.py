@@ -37,6 +37,7 @@ from dht.signing import RecordDomain, Signer
 from dht.store import KEEP_VERSIONS
 from node.announcer import Announcer
 from node.dhtd_link import DhtdLink, NetworkDown
+from node.state import NodeState
 
 MORE_PROVIDERS_S = 5.0
 RETRY_FIRST_S, RETRY_LAST_S = 0.25, 5.0
@@ -85,6 +86,7 @@ class Network:
         domain: RecordDomain,
         manager: str,
         data_dir: Path,
+        state: NodeState,
         admit: Admit,
     ) -> None:
         self._config, self._account, self._domain, self._manager = config, account, domain, manager
@@ -97,7 +99,7 @@ class Network:
         }, data_dir=data_dir, on_start=self._started)  # fmt: skip
         self._announcer = Announcer(
             self._link, account=account, domain=domain, lifetime_s=config.lifetime_s,
-            sequence_path=data_dir / "record-sequence",
+            sequence=state.sequence("record", start=int(time.time() * 1000)),
         )  # fmt: skip
         self._checkpoints: set[bytes] = set()
         self._arriving: Counter[bytes] = Counter()
@@ -301,6 +303,7 @@ async def open_network(
     domain: RecordDomain,
     manager: str,
     data_dir: Path,
+    state: NodeState,
     admit: Admit = admit_all,
 ) -> AsyncIterator[Network]:
     """Starts dhtd and yields the Network; on leaving, dhtd and its p2pd are gone.
@@ -311,7 +314,9 @@ async def open_network(
     Raises NetworkStartFailed.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    network = Network(config, account=account, domain=domain, manager=manager, data_dir=data_dir, admit=admit)
+    network = Network(
+        config, account=account, domain=domain, manager=manager, data_dir=data_dir, state=state, admit=admit
+    )
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import trio
@@ -22,6 +22,7 @@ from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
 from node.start import open_ledger
+from node.state import NodeState
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5
@@ -62,11 +63,12 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
     at = ledger.deployment
     domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
     settings = NetworkConfig(host=config.network.host, bootstrap=join)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, closing(NodeState(Path(folder))) as state:
         try:
             async with open_network(
-                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder)
-            ) as network:
+                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder),
+                state=state,
+            ) as network:  # fmt: skip
                 yield ledger, network
         except NetworkStartFailed as error:
             raise UserError(str(error), fix="check that the peer named by --join is running") from error

@@ -1,0 +1,103 @@
+"""What a node must not forget: numbers that never repeat, migrations, and a database of the future."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from node.life import REMEMBERED, State
+from node.state import BLOCK, FILE, MIGRATIONS, NodeState, StateDamaged, StateTooNew, open_database
+
+
+def test_sequence_numbers_never_repeat(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(3):  # three lives, each killed without a farewell
+        counter = NodeState(tmp_path).sequence("record", start=100)
+        seen += [counter.next() for _ in range(BLOCK + 1)]
+    assert seen == sorted(set(seen))
+    assert seen[0] == 100
+
+
+def test_sequences_of_two_names_do_not_mix(tmp_path: Path) -> None:
+    state = NodeState(tmp_path)
+    one, other = state.sequence("record", start=5), state.sequence("heartbeat", start=7)
+    assert [one.next(), other.next(), one.next()] == [5, 7, 6]
+
+
+def test_the_old_file_is_taken_over_once(tmp_path: Path) -> None:
+    (tmp_path / "record-sequence").write_text("1700000000123")
+    state = NodeState(tmp_path)
+    assert state.sequence("record", start=0).next() == 1700000000123
+    assert not (tmp_path / "record-sequence").exists()
+    (tmp_path / "record-sequence").write_text("5")  # restored from a backup: nothing goes back
+    assert NodeState(tmp_path).sequence("record", start=0).next() > 1700000000123
+    (tmp_path / "record-sequence").write_text("rotten")
+    with pytest.raises(StateDamaged, match="not a sequence number"):
+        NodeState(tmp_path)
+
+
+def test_what_was_heard_only_rises_and_outlives_the_process(tmp_path: Path) -> None:
+    state = NodeState(tmp_path)
+    assert state.heard("heartbeat", "0xa", "p") == -1
+    assert [state.note_heard("heartbeat", "0xa", "p", n) for n in (0, 5, 5, 4, 6)] == [True, True, False, False, True]
+    assert state.note_heard("heartbeat", "0xa", "another", 1)
+    assert state.note_heard("order", "0xa", "p", 1)
+    again = NodeState(tmp_path)
+    assert again.heard("heartbeat", "0xa", "p") == 6
+    assert not again.note_heard("heartbeat", "0xa", "p", 6)
+
+
+def test_only_what_the_ledger_does_not_tell_is_remembered(tmp_path: Path) -> None:
+    for state in State:
+        NodeState(tmp_path).note_life("0xa", state)
+        assert NodeState(tmp_path).lives() == ({"0xa": state} if state in REMEMBERED else {})
+
+
+def test_migrations_run_once_each_and_only_forward(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    first = ("CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1)",)
+    open_database(path, first).close()
+    both = (*first, "ALTER TABLE a ADD COLUMN y INTEGER NOT NULL DEFAULT 7")
+    for _ in range(2):
+        with open_database(path, both) as connection:
+            assert connection.execute("SELECT * FROM a").fetchall() == [(1, 7)]
+    with pytest.raises(StateTooNew, match="version 2, this program knows 1"):
+        open_database(path, first)
+
+
+def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    with pytest.raises(StateDamaged):
+        open_database(path, ("CREATE TABLE a (x INTEGER); CREATE TABLE a (x INTEGER)",))
+    with open_database(path, ("CREATE TABLE a (x INTEGER)",)) as connection:
+        assert connection.execute("SELECT * FROM a").fetchall() == []
+
+
+@pytest.mark.parametrize("done", range(len(MIGRATIONS)))
+def test_every_earlier_version_is_brought_up_to_date(tmp_path: Path, done: int) -> None:
+    open_database(tmp_path / FILE, MIGRATIONS[:done]).close()
+    state = NodeState(tmp_path)
+    assert state.connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+def test_a_database_of_a_newer_program_is_refused_with_the_fix(tmp_path: Path) -> None:
+    NodeState(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StateTooNew) as refused:
+        NodeState(tmp_path)
+    assert "newer program" in refused.value.fix
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"rotten" * 1000)
+    with pytest.raises(StateDamaged, match="cannot be read"):
+        NodeState(tmp_path)
+
+
+def test_only_its_owner_reads_it(tmp_path: Path) -> None:
+    NodeState(tmp_path)
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
