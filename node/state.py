@@ -27,6 +27,12 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE TABLE lives (address TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE outbox (
+        step INTEGER NOT NULL, counter INTEGER NOT NULL, file TEXT NOT NULL, sha256 BLOB NOT NULL,
+        stage TEXT NOT NULL CHECK (stage IN ('made', 'handed over', 'recorded')), PRIMARY KEY (step, counter)
+    );
+    """,
 )
 
 
