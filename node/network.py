@@ -56,7 +56,8 @@ async def admit_all(address: str) -> bool:
 class NetworkConfig:
     """Ports of 0 mean any free one.
 
-    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served.
+    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served. A DHT `client` keeps no part
+    of the table; without `serve` nothing is served or announced as served, and no port is open for it.
     """
 
     host: str = "127.0.0.1"
@@ -67,6 +68,8 @@ class NetworkConfig:
     lifetime_s: float = DEFAULT_LIFETIME_S
     bytes_per_s: float | None = None
     chunk_size_bytes: int = CHUNK_SIZE_BYTES
+    client: bool = False
+    serve: bool = True
 
     def __post_init__(self) -> None:
         if self.host in ("0.0.0.0", "::", ""):
@@ -96,6 +99,7 @@ class Network:
             "manager": manager, "host": config.host, "bulk_port": config.bulk_port, "dht_port": config.dht_port,
             "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()), "keep_versions": config.keep_versions,
             "bytes_per_s": config.bytes_per_s, "chunk_size_bytes": config.chunk_size_bytes,
+            "client": config.client, "serve": config.serve,
         }, data_dir=data_dir, on_start=self._started)  # fmt: skip
         self._announcer = Announcer(
             self._link, account=account, domain=domain, lifetime_s=config.lifetime_s,
@@ -122,14 +126,16 @@ class Network:
                 log.info("a record of %s is left out: %s", key, fault)
         return tuple(records)
 
-    async def announce_node(self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str]) -> None:
+    async def announce_node(
+        self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str], sealed: bytes = b"", x25519: bytes = b""
+    ) -> None:
         """Publishes who this node is until `withdraw_node` or closing.
 
         Raises RecordInvalid, PublishRefused, NetworkDown.
         """
         await self._announcer.announce(("node", b""), NodeRecord(
             address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs),
-            bulk_url=self.bulk_url,
+            bulk_url=self.bulk_url, sealed=sealed, x25519=x25519,
         ))  # fmt: skip
 
     def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
@@ -139,7 +145,12 @@ class Network:
         ))  # fmt: skip
 
     def announce_content(self, content: bytes) -> None:
-        """Keeps this node published as a provider of a blob or checkpoint it holds or is fetching, from a moment on."""
+        """Keeps this node published as a provider of a blob or checkpoint it holds or is fetching, from a moment on.
+
+        One that does not serve stays unnamed.
+        """
+        if not self._config.serve:
+            return
         record = ProviderRecord(address=self._account.address, content=content, bulk_url=self.bulk_url)
         self._announcer.announce_soon(("provider", content), record)
         checkpoints = self._checkpoints | set(+self._arriving)

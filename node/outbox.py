@@ -1,8 +1,8 @@
 """Finished submissions on their way: made, handed over to a relay, recorded on the ledger, judged.
 
 Decides what is still to be done with each file, from the disk alone: a file is in the outbox before anything is sent,
-and stays on the disk until its outcome is known. So whoever is killed at any point goes on where they stopped; relay and
-ledger take the same file again for what it is. It refuses to send a file whose bytes are no longer those that were
+and stays on the disk until its outcome is known. So whoever is killed at any point goes on where they stopped; relay
+and ledger take the same file again for what it is. It refuses to send a file whose bytes are no longer those that were
 made, and knows neither relay nor ledger: they are functions that it is given.
 """
 

@@ -62,7 +62,7 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
     at = ledger.deployment
     domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
-    settings = NetworkConfig(host=config.network.host, bootstrap=join)
+    settings = NetworkConfig(host=config.network.host, bootstrap=join, client=True, serve=False)
     with tempfile.TemporaryDirectory() as folder, closing(NodeState(Path(folder))) as state:
         try:
             async with open_network(
