@@ -59,7 +59,7 @@ class Dhtd:
         dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int, bytes_per_s: float | None,
         chunk_size_bytes: int, client: bool, serve: bool,
     ) -> dict[str, Any]:  # fmt: skip
-        """Opens store, server (if it is to `serve`) and directory. Raises PortTaken, OSError, hivemind's P2PDaemonError."""
+        """Opens store, server if it is to `serve`, directory. Raises PortTaken, OSError, hivemind's P2PDaemonError."""
         folder = Path(data_dir)
         self._domain = RecordDomain(chain_id=chain_id, contract=contract, salt=salt, run_id=run_id)
         self._manager = manager
