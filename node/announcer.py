@@ -41,6 +41,10 @@ class Announcer:
         """What is announced now, oldest announcement first."""
         return tuple(self._bodies)
 
+    def body(self, slot: Slot) -> RecordBody | None:
+        """What is announced there now."""
+        return self._bodies.get(slot)
+
     async def announce(self, slot: Slot, body: RecordBody) -> None:
         """Publishes `body` and keeps it published; not if it raises RecordInvalid, PublishRefused or NetworkDown."""
         await self.publish(self._sign(slot, body))

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from node.cli_drain import drain_command
 from node.cli_options import (
     FILE,
     FOLDER,
@@ -162,6 +163,7 @@ def peers(
 
 
 cli.add_command(pool)
+cli.add_command(drain_command)
 
 
 @cli.group()

@@ -92,3 +92,16 @@ def account_of(path: Path | None, password_file: Path | None, password_fd: int |
         )
     wallet_address(path)  # a missing wallet is said before a password is asked
     return open_wallet(path, read_password(file=password_file, fd=password_fd))
+
+
+def address_of(text: str) -> str:
+    """A chain account in checksum form. Raises UserError."""
+    from eth_utils import is_hex_address, to_checksum_address
+
+    if not is_hex_address(text):
+        raise UserError(
+            f"{text!r} is not an address",
+            fix="give 0x and 40 hex digits, as `intellect-node wallet show` prints",
+            exit_code=2,
+        )
+    return to_checksum_address(text)

@@ -13,18 +13,24 @@ from node.cli_options import (
     FILE,
     ROLES,
     account_of,
+    address_of,
     chain_options,
     config_of,
     join_option,
     password_options,
     wallet_option,
 )
+from node.cli_orders import pool_logs, pool_restart_engine
 from node.errors import UserError
 
 
 @click.group()
 def pool() -> None:
-    """Compute pools on the ledger: show, create, invite."""
+    """Compute pools on the ledger: show, create, invite, order."""
+
+
+pool.add_command(pool_logs)
+pool.add_command(pool_restart_engine)
 
 
 @pool.command("show")
@@ -92,7 +98,7 @@ def pool_create(
         )
     if out.exists():
         raise UserError(f"{out} exists and is not overwritten", fix="name another file with --out", exit_code=2)
-    manager = None if manager is None else _address(manager)
+    manager = None if manager is None else address_of(manager)
     config = config_of(config_path, overrides, rpc)
     account = account_of(wallet_path, password_file, password_fd)
     from node.pool import create
@@ -128,25 +134,13 @@ def pool_invite(
     Example:
       intellect-node pool invite --config run.toml --wallet key.json --join /ip4/127.0.0.1/tcp/4002/p2p/Qm… 0x52…E7
     """
-    address = _address(node_address)
+    address = address_of(node_address)
     config = config_of(config_path, overrides, rpc)
     account = account_of(wallet_path, password_file, password_fd)
     from node.pool import invite
 
     invite(config, account, node=address, role=role, join=join)
     click.echo(f"{address} has joined the pool as {role}")
-
-
-def _address(text: str) -> str:
-    from eth_utils import is_hex_address, to_checksum_address
-
-    if not is_hex_address(text):
-        raise UserError(
-            f"{text!r} is not an address",
-            fix="give 0x and 40 hex digits, as `intellect-node wallet show` prints",
-            exit_code=2,
-        )
-    return to_checksum_address(text)
 
 
 def _write_new(path: Path, text: str) -> None:

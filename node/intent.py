@@ -74,6 +74,11 @@ class Intent:
         """Whether new work may be begun."""
         return self._wish is Wish.WORK
 
+    @property
+    def draining(self) -> bool:
+        """Whether the node is to leave."""
+        return self._draining.is_set()
+
     async def wait_draining(self) -> None:
         """Until the node is to leave."""
         await self._draining.wait()

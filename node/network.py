@@ -138,6 +138,19 @@ class Network:
             bulk_url=self.bulk_url, sealed=sealed, x25519=x25519,
         ))  # fmt: skip
 
+    def update_node(self, *, peer_id: str, roles: Sequence[str], sealed: bytes) -> None:
+        """Publishes a newly sealed contact in place of the last one, in a moment."""
+        self._announcer.announce_soon(("node", b""), NodeRecord(
+            address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=(), bulk_url=self.bulk_url,
+            sealed=sealed,
+        ))  # fmt: skip
+
+    @property
+    def own_run_state(self) -> RunStateRecord | None:
+        """What this node announces as the manager."""
+        body = self._announcer.body(("run-state", b""))
+        return body if isinstance(body, RunStateRecord) else None
+
     def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
         """Publishes the run state in a moment and until closing; it counts only if this node is the manager's."""
         self._announcer.announce_soon(("run-state", b""), RunStateRecord(

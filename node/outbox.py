@@ -20,6 +20,7 @@ import trio
 from node.state import NodeState
 
 log = logging.getLogger(__name__)
+_ONE = "run = ? AND step = ? AND counter = ?"
 
 
 class Stage(StrEnum):
@@ -45,10 +46,11 @@ class Outbox:
     """The submissions of one worker that are not yet done with."""
 
     def __init__(self, state: NodeState, folder: Path) -> None:
-        """Files in `folder` that are in no row were never finished: they go."""
-        self._db, self._folder = state.connection, folder
+        """Files in `folder` that are in no row of this run were never finished, or are another run's: they go."""
+        self._db, self._folder, self._run = state.connection, folder, state.run_id
         self._changed = trio.Event()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._db.execute("DELETE FROM outbox WHERE run != ?", (self._run,))
         for item in self.items():
             if item.stage is not Stage.RECORDED and not _is_whole(item):
                 log.error("submission %d of step %d is damaged on this disk and made anew", item.counter, item.step)
@@ -60,7 +62,8 @@ class Outbox:
 
     def items(self) -> tuple[Item, ...]:
         """Everything, oldest first."""
-        rows = self._db.execute("SELECT step, counter, file, sha256, stage FROM outbox ORDER BY step, counter")
+        query = "SELECT step, counter, file, sha256, stage FROM outbox WHERE run = ? ORDER BY step, counter"
+        rows = self._db.execute(query, (self._run,))
         return tuple(
             Item(step=step, counter=counter, path=self._folder / file, sha256=sha256, stage=Stage(stage))
             for step, counter, file, sha256, stage in rows
@@ -72,19 +75,20 @@ class Outbox:
 
     def has(self, step: int, counter: int) -> bool:
         """Whether this submission was made, and its outcome is not known."""
-        row = self._db.execute("SELECT 1 FROM outbox WHERE step = ? AND counter = ?", (step, counter)).fetchone()
-        return row is not None
+        query = f"SELECT 1 FROM outbox WHERE {_ONE}"
+        return self._db.execute(query, (self._run, step, counter)).fetchone() is not None
 
     def add(self, step: int, counter: int, path: Path) -> Item:
         """Takes in a finished file of the outbox's folder."""
         sha256 = hashlib.sha256(path.read_bytes()).digest()
-        self._db.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?)", (step, counter, path.name, sha256, Stage.MADE))
+        row = (self._run, step, counter, path.name, sha256, Stage.MADE)
+        self._db.execute("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)", row)
         self._wake()
         return Item(step=step, counter=counter, path=path, sha256=sha256, stage=Stage.MADE)
 
     def done(self, item: Item) -> None:
         """Forgets a submission and its file."""
-        self._db.execute("DELETE FROM outbox WHERE step = ? AND counter = ?", (item.step, item.counter))
+        self._db.execute(f"DELETE FROM outbox WHERE {_ONE}", (self._run, item.step, item.counter))
         item.path.unlink(missing_ok=True)
         self._wake()
 
@@ -116,7 +120,7 @@ class Outbox:
         await self._changed.wait()
 
     def _reach(self, item: Item, stage: Stage) -> None:
-        self._db.execute("UPDATE outbox SET stage = ? WHERE step = ? AND counter = ?", (stage, item.step, item.counter))
+        self._db.execute(f"UPDATE outbox SET stage = ? WHERE {_ONE}", (stage, self._run, item.step, item.counter))
         self._wake()
 
     def _wake(self) -> None:

@@ -104,6 +104,7 @@ class Overseer:
         if not self._state.note_heard("heartbeat", beat.node, beat.node_peer, beat.sequence):
             raise Refusal("replayed", f"heartbeat {beat.sequence} is not newer than the last one")
         self._act(self.roster.beat(beat.node, beat.node_peer, beat.mode, now_s))
+        self._invite_at_s.pop(beat.node, None)  # a way to it is open now
         return encode_answer(
             Answer(
                 standing=str(self.roster.state(beat.node)),
@@ -123,7 +124,11 @@ class Overseer:
     async def _look_at_members_forever(self) -> None:
         """The ledger's word on every member: those of before this process, then those that are known to be."""
         for address in await self._pool.members():
-            self._act(self.roster.ledger_says(address, Standing(active=True, barred=False), trio.current_time()))
+            self._act(
+                self.roster.ledger_says(
+                    address, Standing(active=True, barred=False, ejected=False), trio.current_time()
+                )
+            )
         while True:
             await trio.sleep(LEDGER_LOOK_S)
             async with trio.open_nursery() as nursery:
@@ -138,6 +143,7 @@ class Overseer:
             log.warning("cannot look for newcomers: %s", fault)
             return
         nodes = {record.subject: record for record in records if isinstance(record.content, NodeRecord)}
+        before = self._records
         self._records = {address: record for address, record in nodes.items() if address != self._own_address}
         now_s = trio.current_time()
         for address in self.roster.states():
@@ -145,6 +151,9 @@ class Overseer:
                 self._act(self.roster.absent(address, now_s))
         for address, record in self._records.items():
             self.roster.seen(address, record.sequence)
+            known = before.get(address)
+            if known is not None and known.content != record.content:
+                self._invite_at_s.pop(address, None)  # it has moved, or has sealed its address meanwhile
             if not self.roster.is_member(address):
                 self._start(address, self._consider)
 
@@ -186,6 +195,8 @@ class Overseer:
         record, taken = self._records.get(address), False
         if record is None:
             return
+        if not (record.content.multiaddrs or record.content.sealed or self.roster.has_beaten(address)):
+            return  # a worker that has not sealed its address yet: in a moment it will have
         try:
             await self._pool.invite(record.content)
             taken = True

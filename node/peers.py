@@ -15,13 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dht.records import NodeRecord, SignedRecord
-from dht.signing import RecordDomain
 from ledger.client import Ledger
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
-from node.start import open_ledger
+from node.start import open_ledger, record_domain
 from node.state import NodeState
 
 FIND_TIMEOUT_S = 15.0
@@ -60,8 +59,7 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
 async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncIterator[tuple[Ledger, Network]]:
     """The run's ledger and DHT for a look; announces nothing. Raises UserError."""
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
-    at = ledger.deployment
-    domain = RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool.pool_id))
+    domain = record_domain(ledger, pool.pool_id)
     settings = NetworkConfig(host=config.network.host, bootstrap=join, client=True, serve=False)
     with tempfile.TemporaryDirectory() as folder, closing(NodeState(Path(folder))) as state:
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
 
@@ -26,14 +25,6 @@ LOOK_FIRST_S, LOOK_S = 1.0, 10.0
 REPLY_TIMEOUT_S = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
-    """What a heartbeat tells of this node now."""
-
-    mode: Mode
-    step: int
-
-
 class Pulse:
     """Beats for one node. `manager` tells who manages the pool now, and may wait for the chain."""
 
@@ -47,15 +38,17 @@ class Pulse:
         manager: Callable[[], Awaitable[str]],
         sequence: Counter,
         heartbeat_s: float,
-        activity: Callable[[], Activity],
+        mode: Callable[[], Mode],
         on_manager: Callable[[NodeRecord], Awaitable[None]],
     ) -> None:
         """`on_manager` gets the manager's record whenever it is another one than before."""
         self._peer, self._network, self._account, self._domain = peer, network, account, domain
         self._ask_manager, self._sequence, self._heartbeat_s = manager, sequence, heartbeat_s
-        self._activity, self._on_manager = activity, on_manager
+        self._mode, self._on_manager = mode, on_manager
         self._manager: NodeRecord | None = None
         self._wake = trio.Event()
+        self.step = 0
+        """The step that this node works for."""
         self.answer: Answer | None = None
         """The manager's last one."""
 
@@ -82,14 +75,13 @@ class Pulse:
         return self.answer.run_state if self.answer else None
 
     async def _beat(self, manager: NodeRecord) -> None:
-        activity = self._activity()
         beat = Heartbeat(
             node=self._account.address,
             node_peer=self._peer.peer_id,
             manager_peer=manager.peer_id,
             sequence=self._sequence.next(),
-            mode=activity.mode,
-            step=activity.step,
+            mode=self._mode(),
+            step=self.step,
         )
         message = sign_heartbeat(beat, domain=self._domain, account=self._account)
         try:

@@ -20,10 +20,12 @@ INVITE_PATIENCE_S = 150.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the ledger says of an address in the pool: active member, or barred from becoming one."""
+    """What the ledger says of an address in the pool: active member, barred from becoming one, or put out at last."""
 
     active: bool
     barred: bool
+    ejected: bool
+    """Its last membership ended by ejection, and not by its own leaving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class _Entry:
     member: bool = False
     peer_id: str = ""
     """The peer that beats for this address; "" before the first heartbeat."""
+    mode: Mode = Mode.WORKING
+    """What the last counted heartbeat said."""
     record_sequence: int = -1
     stale_sequence: int | None = None
     """Records up to this one are from before its last departure; None: the first one seen says it."""
@@ -79,6 +83,11 @@ class Roster:
         entry = self._entries.get(address)
         return entry is not None and entry.member
 
+    def has_beaten(self, address: str) -> bool:
+        """Whether a heartbeat of it was counted since this manager started."""
+        entry = self._entries.get(address)
+        return entry is not None and entry.peer_id != ""
+
     def ledger_says(self, address: str, standing: Standing, now_s: float) -> list[Change]:
         """The ledger was asked about this address."""
         known = self._entries.get(address)
@@ -93,8 +102,9 @@ class Roster:
             entry.removal_asked = False
             changes.append(self._put(address, Event.JOINED, now_s))
         elif was_member and not standing.active and not standing.barred:
-            meant = entry.state is State.DRAINING or (entry.removal_asked and entry.state is not State.DEAD)
-            changes.append(self._put(address, Event.LEFT if meant else Event.EJECTED, now_s))
+            # A removal of ours that came too late to be called back is nobody's verdict on the node.
+            late = entry.removal_asked and entry.state is not State.DEAD
+            changes.append(self._put(address, Event.EJECTED if standing.ejected and not late else Event.LEFT, now_s))
         return changes
 
     def seen(self, address: str, record_sequence: int) -> None:
@@ -109,7 +119,8 @@ class Roster:
         if entry.state in (State.DEAD, State.LEFT):
             if entry.stale_sequence is None:
                 entry.stale_sequence = record_sequence
-            if record_sequence <= entry.stale_sequence:
+            leaving = entry.mode is Mode.DRAINING and now_s - entry.heard_s < SUSPECT_AFTER * self.heartbeat_s
+            if leaving or record_sequence <= entry.stale_sequence:
                 return []
         return [self._put(address, Event.ANNOUNCED, now_s)]
 
@@ -139,7 +150,7 @@ class Roster:
     def beat(self, address: str, peer_id: str, mode: Mode, now_s: float) -> list[Change]:
         """A heartbeat was admitted and counted."""
         entry = self._entries[address]
-        entry.peer_id, entry.heard_s = peer_id, now_s
+        entry.peer_id, entry.heard_s, entry.mode = peer_id, now_s, mode
         if entry.state is State.DEAD and entry.member:
             return [self._put(address, Event.KEPT, now_s)]
         return [self._put(address, Event.DRAINS if mode is Mode.DRAINING else Event.BEAT, now_s)]

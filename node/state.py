@@ -25,12 +25,14 @@ MIGRATIONS = (
         kind TEXT NOT NULL, address TEXT NOT NULL, peer_id TEXT NOT NULL, sequence INTEGER NOT NULL,
         PRIMARY KEY (kind, address, peer_id)
     ) WITHOUT ROWID;
-    CREATE TABLE lives (address TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE lives (
+        run BLOB NOT NULL, address TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (run, address)
+    ) WITHOUT ROWID;
     """,
     """
     CREATE TABLE outbox (
-        step INTEGER NOT NULL, counter INTEGER NOT NULL, file TEXT NOT NULL, sha256 BLOB NOT NULL,
-        stage TEXT NOT NULL CHECK (stage IN ('made', 'handed over', 'recorded')), PRIMARY KEY (step, counter)
+        run BLOB NOT NULL, step INTEGER NOT NULL, counter INTEGER NOT NULL, file TEXT NOT NULL, sha256 BLOB NOT NULL,
+        stage TEXT NOT NULL CHECK (stage IN ('made', 'handed over', 'recorded')), PRIMARY KEY (run, step, counter)
     );
     """,
 )
@@ -91,10 +93,11 @@ class Counter:
 
 
 class NodeState:
-    """The open database of one node."""
+    """The open database of one node; `run_id` keeps what belongs to one run from another one's in the same folder."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, run_id: bytes = b"") -> None:
         """Raises StateTooNew, StateDamaged."""
+        self.run_id = run_id
         self.connection = open_database(data_dir / FILE, MIGRATIONS)
         self._take_over(data_dir / OLD_SEQUENCE_FILE)
 
@@ -123,14 +126,15 @@ class NodeState:
 
     def lives(self) -> dict[str, State]:
         """The remembered states by address."""
-        return {address: State(state) for address, state in self.connection.execute("SELECT * FROM lives")}
+        rows = self.connection.execute("SELECT address, state FROM lives WHERE run = ?", (self.run_id,))
+        return {address: State(state) for address, state in rows}
 
     def note_life(self, address: str, state: State) -> None:
         """Remembers a state that the ledger does not tell; any other one is forgotten."""
         if state in REMEMBERED:
-            self.connection.execute("INSERT OR REPLACE INTO lives VALUES (?, ?)", (address, state))
+            self.connection.execute("INSERT OR REPLACE INTO lives VALUES (?, ?, ?)", (self.run_id, address, state))
         else:
-            self.connection.execute("DELETE FROM lives WHERE address = ?", (address,))
+            self.connection.execute("DELETE FROM lives WHERE run = ? AND address = ?", (self.run_id, address))
 
     def _take_over(self, old: Path) -> None:
         """The record sequence of an earlier version of this program, from its own file."""

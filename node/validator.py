@@ -29,6 +29,7 @@ from node.dhtd_link import NetworkDown
 from node.handover import relay_urls
 from node.metrics import MetricsLog
 from node.network import Network
+from node.order_desk import OrderDesk
 from node.policies import Policies
 from rl.draw import MAX_SUBMISSIONS
 from rl.hardware import thread_environment
@@ -47,6 +48,7 @@ async def run(
     network: Network,
     policies: Policies,
     metrics: MetricsLog,
+    desk: OrderDesk,
     *,
     address: str,
     data_dir: Path,
@@ -59,16 +61,20 @@ async def run(
         await policies.wait_for(lambda: policies.newest >= 0)
         while True:
             try:
-                async with open_child(
-                    [sys.executable, "-m", "node.verifier_child"],
-                    name="verifier",
-                    log_path=data_dir / "verifier.log",
-                    env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
-                ) as verifier:
-                    await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
-                    log.info("verifier ready")
-                    began = trio.current_time()
-                    await _judge_all(config, ledger, network, policies, metrics, verifier, failures, address, data_dir)
+                with trio.CancelScope() as engine_scope:
+                    desk.restart_engine = engine_scope.cancel
+                    async with open_child(
+                        [sys.executable, "-m", "node.verifier_child"],
+                        name="verifier",
+                        log_path=data_dir / "verifier.log",
+                        env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
+                    ) as verifier:
+                        await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
+                        log.info("verifier ready")
+                        began = trio.current_time()
+                        await _judge_all(
+                            config, ledger, network, policies, metrics, verifier, failures, address, data_dir
+                        )
             except (ChildDied, ChildError, ChildTimeout, NetworkDown) as fault:
                 delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
                 log.error("a check could not be made, trying again in %.0f s: %s", delay_s, fault)

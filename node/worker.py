@@ -1,7 +1,7 @@
 """The worker: read the run state, solve the dictated problems with the newest policy, hand in, record, repeat.
 
 It never chooses its problems and never works for a step for which its policy is too old: then it waits. What it has
-generated is handed in and recorded exactly once, also across restarts (the ledger knows which counters are taken).
+generated is handed in and recorded exactly once, also across restarts (outbox and ledger know the counters taken).
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.handover import hand_over
+from node.intent import Intent
 from node.membership import raise_if_ejected
 from node.metrics import MetricsLog
 from node.network import Network
+from node.order_desk import OrderDesk
+from node.outbox import Item, Outbox, Stage
 from node.policies import Policies
+from node.pulse import Pulse, newer
+from node.state import NodeState
 from node.streams import Peer
 from rl.draw import MAX_SUBMISSIONS, draw_problems, draw_seed
 from rl.hardware import thread_environment
@@ -36,6 +41,7 @@ START_TIMEOUT_S, SOLVE_TIMEOUT_S = 600.0, 3600.0
 RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
 PATIENCE_S = 600
 """Chain seconds after which a submission without a verdict holds nobody up any more."""
+REJOIN_LOOK_S = 5.0
 UNSENT = 2
 """Finished files that may wait for a relay or the chain while the engine goes on."""
 
@@ -68,26 +74,53 @@ async def run(
     network: Network,
     policies: Policies,
     metrics: MetricsLog,
+    state: NodeState,
+    intent: Intent,
+    pulse: Pulse,
+    desk: OrderDesk,
     *,
     address: str,
     data_dir: Path,
 ) -> None:
-    """Work until cancelled. Raises Ejected."""
-    generation = _Generation(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
-    delay_s, began = RESTART_FIRST_S, trio.current_time()
+    """Work until cancelled, or until told to drain and everything is handed in. Raises Ejected."""
+    outbox = Outbox(state, data_dir / "submissions")
+    generation = _Generation(
+        config, ledger, network, policies, metrics, outbox, intent, pulse, address=address, data_dir=data_dir
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=0))
-        files, to_hand_in = trio.open_memory_channel[tuple[Work, Path]](UNSENT)
-        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, address, to_hand_in)
+        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, address, outbox)
+        await _generate(generation, intent, desk)
+        while outbox.unsent():
+            await outbox.changed()
+        nursery.cancel_scope.cancel()
+
+
+async def _generate(generation: _Generation, intent: Intent, desk: OrderDesk) -> None:
+    """Keep an engine at work, started again whenever it failed or the manager asks for it, until told to drain."""
+    delay_s = RESTART_FIRST_S
+    async with trio.open_nursery() as nursery:
+
+        async def stop_between_submissions() -> None:
+            await intent.wait_draining()
+            while generation.solving:
+                await trio.sleep(LOOK_S)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(stop_between_submissions)
         while True:
+            began = trio.current_time()
             try:
-                began = trio.current_time()
-                await generation.run(files)
+                with trio.CancelScope() as engine_scope:
+                    desk.restart_engine = engine_scope.cancel
+                    await generation.run()
             except (ChildDied, ChildError, ChildTimeout) as fault:
                 delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
                 log.error("the engine failed, starting it again in %.0f s: %s", delay_s, fault)
                 await trio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RESTART_LAST_S)
+            finally:
+                generation.solving = False
 
 
 class _Generation:
@@ -100,18 +133,23 @@ class _Generation:
         network: Network,
         policies: Policies,
         metrics: MetricsLog,
+        outbox: Outbox,
+        intent: Intent,
+        pulse: Pulse,
         *,
         address: str,
         data_dir: Path,
     ) -> None:
         self._config, self._ledger, self._network = config, ledger, network
-        self._policies, self._metrics = policies, metrics
+        self._policies, self._metrics, self._outbox = policies, metrics, outbox
+        self._intent, self._pulse = intent, pulse
         self._address, self._data_dir = address, data_dir
         self._task, self._run_id = load_task(config.task.name), ledger.run_id(config.ledger.pool_id)
         self._last: Work | None = None
-        self._unjudged: dict[bytes, Path] = {}
+        self.solving = False
+        """Whether a submission is under way."""
 
-    async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
+    async def run(self) -> None:
         """One engine's life: start, then generate and swap until it fails. Raises the errors of `node.child`."""
         async with open_child(
             [sys.executable, "-m", self._config.worker.engine],
@@ -129,25 +167,37 @@ class _Generation:
             while True:
                 if self._policies.newest > loaded:
                     loaded = await self._swap(engine)
-                work = await self._next(loaded)
+                work = await self._next(loaded) if self._intent.takes_work else None
                 if work is None or await self._count_unjudged() > self._config.worker.max_unjudged:
                     await trio.sleep(LOOK_S)
                     continue
-                self._last = work
-                submission_id = self._ledger.submission_id(
-                    self._config.ledger.pool_id, work.step, work.counter, self._address
-                )
-                if await on_chain(self._ledger.submission, submission_id) is None:
-                    path = await self._solve(engine, work, loaded)
-                    self._unjudged[submission_id] = path
-                    await files.send((work, path))
+                while len(self._outbox.unsent()) > UNSENT:
+                    await self._outbox.changed()
+                self._last, self._pulse.step = work, work.step
+                if not self._outbox.has(work.step, work.counter) and await self._is_free(work):
+                    await self._make(engine, work, loaded)
+
+    async def _is_free(self, work: Work) -> bool:
+        submission_id = self._submission_id(work.step, work.counter)
+        return await on_chain(self._ledger.submission, submission_id) is None
+
+    async def _make(self, engine: Child, work: Work, policy_version: int) -> None:
+        if self._intent.draining:  # seen while the chain was asked
+            return
+        self.solving = True
+        path = await self._solve(engine, work, policy_version)
+        self._outbox.add(work.step, work.counter, path)
+        self.solving = False
+
+    def _submission_id(self, step: int, counter: int) -> bytes:
+        return self._ledger.submission_id(self._config.ledger.pool_id, step, counter, self._address)
 
     async def _next(self, policy_version: int) -> Work | None:
+        state = self._pulse.run_state
         try:
-            state = await self._network.run_state()
+            state = newer(state, await self._network.run_state())
         except NetworkDown as fault:
-            log.warning("no run state for now: %s", fault)
-            return None
+            log.warning("no run state from the directory for now: %s", fault)
         rl = self._config.rl
         return state and next_work(
             self._last,
@@ -159,13 +209,14 @@ class _Generation:
 
     async def _count_unjudged(self) -> int:
         """Own submissions that still wait for their verdict: more of them would only make validators late."""
-        for submission_id, path in list(self._unjudged.items()):
-            handed_in = not path.exists()  # looked at first: the file goes after the ledger has it, or refused it
-            recorded = await on_chain(self._ledger.submission, submission_id)
-            forgotten = recorded and await on_chain(self._ledger.chain_time_s) > recorded.time_unix_s + PATIENCE_S
-            if (recorded.outcome is not Outcome.PENDING or forgotten) if recorded else handed_in:
-                del self._unjudged[submission_id]
-        return len(self._unjudged)
+        for item in self._outbox.items():
+            if item.stage is not Stage.RECORDED:
+                continue
+            recorded = await on_chain(self._ledger.submission, self._submission_id(item.step, item.counter))
+            waits = recorded and recorded.outcome is Outcome.PENDING
+            if not waits or await on_chain(self._ledger.chain_time_s) > recorded.time_unix_s + PATIENCE_S:
+                self._outbox.done(item)
+        return len(self._outbox.items())
 
     async def _solve(self, engine: Child, work: Work, policy_version: int) -> Path:
         path = self._data_dir / "submissions" / f"{work.step}-{work.counter}.parquet"
@@ -199,30 +250,36 @@ async def _hand_in(
     network: Network,
     metrics: MetricsLog,
     address: str,
-    files: trio.MemoryReceiveChannel[tuple[Work, Path]],
+    outbox: Outbox,
 ) -> None:
     """Hand each finished file to a relay, then record it; a file whose step has passed is still recorded (late)."""
     pool_id = config.ledger.pool_id
-    async for work, path in files:
-        file_hash = await hand_over(
-            ledger,
-            peer,
-            network,
-            path,
-            pool_id=pool_id,
-            address=address,
-            timeout_s=config.network.request_timeout_s,
-        )
-        try:
-            await on_chain(ledger.submit, pool_id, work.step, work.counter, file_hash)
-        except Reverted as refused:
-            member = await on_chain(ledger.member, pool_id, address)
-            raise_if_ejected(member.ejected, pool_id)
-            log.error("the ledger refused submission %d of step %d: %s", work.counter, work.step, refused)
-        else:
-            log.info("handed in submission %d of step %d", work.counter, work.step)
-            metrics.write("submitted", step=work.step, counter=work.counter, file_hash=file_hash.hex())
-        path.unlink()
+
+    async def to_relay(path: Path) -> bytes:
+        timeout_s = config.network.request_timeout_s
+        return await hand_over(ledger, peer, network, path, pool_id=pool_id, address=address, timeout_s=timeout_s)
+
+    async def record(item: Item) -> bool:
+        while True:
+            try:
+                await on_chain(ledger.submit, pool_id, item.step, item.counter, item.sha256)
+            except Reverted as refused:
+                member = await on_chain(ledger.member, pool_id, address)
+                raise_if_ejected(member.ejected, pool_id)
+                log.error("the ledger refused submission %d of step %d: %s", item.counter, item.step, refused)
+                if member.active:
+                    return False
+                await trio.sleep(REJOIN_LOOK_S)  # taken out for its silence: the manager invites it again
+                continue
+            log.info("handed in submission %d of step %d", item.counter, item.step)
+            metrics.write("submitted", step=item.step, counter=item.counter, file_hash=item.sha256.hex())
+            return True
+
+    while True:
+        for item in outbox.unsent():
+            await outbox.send(item, hand_over=to_relay, record=record)
+        if not outbox.unsent():
+            await outbox.changed()
 
 
 def engine_environment(config: RunConfig) -> dict[str, str]:

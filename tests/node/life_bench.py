@@ -111,7 +111,9 @@ class MemoryPool:
 
     async def standing(self, address: str) -> Standing:
         await self._chain()
-        return Standing(active=address in self.active, barred=address in self.barred)
+        return Standing(
+            active=address in self.active, barred=address in self.barred, ejected=address in dict(self.removed)
+        )
 
     async def members(self) -> tuple[str, ...]:
         await self._chain()

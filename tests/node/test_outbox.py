@@ -152,3 +152,11 @@ async def test_who_waits_for_a_change_is_woken(tmp_path: Path) -> None:
             await trio.testing.wait_all_tasks_blocked()
             (tmp_path / "submissions" / "f").write_bytes(b"x")
             outbox.add(0, 0, tmp_path / "submissions" / "f")
+
+
+async def test_what_was_made_for_another_run_is_not_sent(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        await life(tmp_path, World(dies_at=3 * len(WORK) + 1))
+    with closing(NodeState(tmp_path, b"another run")) as state:
+        assert Outbox(state, tmp_path / "submissions").items() == ()
+    assert list((tmp_path / "submissions").iterdir()) == []

@@ -17,7 +17,7 @@ from node.life import REMOVAL_REASON, State
 from node.metrics import MetricsLog
 from node.overseer import Overseer
 from node.peer_key import make_peer_key
-from node.pulse import Activity, Pulse, newer
+from node.pulse import Pulse, newer
 from node.state import NodeState
 from node.streams import open_peer
 from tests.node.life_bench import DOMAIN, MANAGER, RUN_STATE, Board, MemoryPool, Wire, WirePeer, account, peer_id
@@ -65,7 +65,7 @@ class Story:
         pulse = Pulse(
             WirePeer(self.wire, here), self.board, account=wallet, domain=DOMAIN, manager=manager,  # type: ignore[arg-type]
             sequence=NodeState(folder).sequence("heartbeat", start=1), heartbeat_s=10.0,
-            activity=lambda: Activity(mode=mode(), step=3), on_manager=ignore,
+            mode=mode, on_manager=ignore,
         )  # fmt: skip
         self.pulses[here] = pulse
         self.nursery.start_soon(self._scoped, here, self._live, wallet.address, here, pulse)
@@ -394,7 +394,7 @@ async def test_over_real_streams_two_nodes_of_one_machine_stay_active(tmp_path: 
             pulses.append(Pulse(
                 peer, board, account=account(number), domain=DOMAIN, manager=manager,  # type: ignore[arg-type]
                 sequence=NodeState(tmp_path / str(number)).sequence("heartbeat", start=1), heartbeat_s=0.2,
-                activity=lambda: Activity(mode=Mode.WORKING, step=1), on_manager=ignore,
+                mode=lambda: Mode.WORKING, on_manager=ignore,
             ))  # fmt: skip
             nursery.start_soon(pulses[-1].run)
         with trio.fail_after(30):

@@ -10,9 +10,10 @@ from node.roster import INVITE_PATIENCE_S, Roster, Standing
 from node.streams import Refusal
 
 A, B, C = "0xa", "0xb", "0xc"
-MEMBER, STRANGER, BARRED = (
-    Standing(active=True, barred=False), Standing(active=False, barred=False), Standing(active=False, barred=True),
-)  # fmt: skip
+MEMBER = Standing(active=True, barred=False, ejected=False)
+STRANGER = Standing(active=False, barred=False, ejected=False)
+PUT_OUT = Standing(active=False, barred=False, ejected=True)
+BARRED = Standing(active=False, barred=True, ejected=True)
 
 
 def roster(**remembered: State) -> Roster:
@@ -88,7 +89,7 @@ def dead(nodes: Roster) -> Roster:
     nodes.seen(A, 7)
     watched(nodes, 0, 60)
     nodes.asked_to_remove(A)
-    nodes.ledger_says(A, STRANGER, 61.0)
+    nodes.ledger_says(A, PUT_OUT, 61.0)
     assert nodes.state(A) is State.DEAD
     return nodes
 
@@ -117,7 +118,7 @@ def test_a_node_that_beats_before_the_ledger_took_it_out_is_kept() -> None:
     assert nodes.state(A) is State.ACTIVE
     # The removal was on its way nevertheless: no hand work, the next heartbeat has it invited again.
     nodes.asked_to_remove(A)
-    nodes.ledger_says(A, STRANGER, 62.0)
+    nodes.ledger_says(A, PUT_OUT, 62.0)
     assert nodes.state(A) is State.LEFT
     assert beat(nodes, A, 70.0) == [Action.INVITE]
 
@@ -149,7 +150,7 @@ def test_a_restarted_manager_knows_its_members_and_gives_them_time() -> None:
 
 def test_who_was_put_out_by_hand_waits_for_a_persons_invite_also_after_a_restart() -> None:
     nodes = member(roster(), A)
-    nodes.ledger_says(A, STRANGER, 1.0)
+    nodes.ledger_says(A, PUT_OUT, 1.0)
     for again in (nodes, roster(**{A: nodes.state(A)})):
         assert again.state(A) is State.EJECTED
         assert [c.action for c in again.announced(A, 99, 2.0)] == [Action.NONE]
@@ -170,6 +171,21 @@ def test_a_node_that_drains_leaves_and_is_not_called_back() -> None:
     nodes.absent(A, 60.0)
     assert nodes.states() == {}
     assert [c.action for c in nodes.announced(A, 9, 61.0)] == [Action.INVITE], "a new life"
+
+
+def test_who_left_without_a_word_is_invited_when_it_comes_back() -> None:
+    nodes = member(roster(), A)
+    nodes.seen(A, 7)
+    nodes.ledger_says(A, STRANGER, 5.0)  # its owner left in its place, for it did not run
+    assert nodes.state(A) is State.LEFT
+    assert [c.action for c in nodes.announced(A, 8, 100.0)] == [Action.INVITE]
+
+
+def test_who_is_put_out_while_it_drains_is_put_out() -> None:
+    nodes = member(roster(), A)
+    beat(nodes, A, 10.0, mode=Mode.DRAINING)
+    nodes.ledger_says(A, PUT_OUT, 11.0)
+    assert nodes.state(A) is State.EJECTED
 
 
 def test_a_draining_node_that_changes_its_mind_is_active() -> None:

@@ -101,3 +101,9 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
 def test_only_its_owner_reads_it(tmp_path: Path) -> None:
     NodeState(tmp_path)
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+
+
+def test_another_run_in_the_same_folder_has_its_own_lives(tmp_path: Path) -> None:
+    NodeState(tmp_path, b"one").note_life("0xa", State.EJECTED)
+    assert NodeState(tmp_path, b"two").lives() == {}
+    assert NodeState(tmp_path, b"one").lives() == {"0xa": State.EJECTED}
