@@ -26,6 +26,7 @@ from node.cli_options import (
     wallet_option,
 )
 from node.cli_pool import pool
+from node.cli_unit import unit
 from node.errors import UserError
 
 
@@ -164,6 +165,7 @@ def peers(
 
 cli.add_command(pool)
 cli.add_command(drain_command)
+cli.add_command(unit)
 
 
 @cli.group()
