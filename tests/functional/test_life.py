@@ -84,10 +84,13 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    from tests.functional.tiny_model import make_tiny_model
+
     folder = tmp_path_factory.mktemp("life")
+    make_tiny_model(folder / "model", updates=0)  # nobody looks at what it says
     with anvil(anvil_binary(local.CONTRACTS)) as chain:
-        config = parse_config("", overrides=(*SETTINGS, f"model.path={tiny_model}"))
+        config = parse_config("", overrides=(*SETTINGS, f"model.path={folder / 'model'}"))
         config = local._found(chain.url, chain.account(0), config, tuple(CAST.values()), 23)
         config = config.model_copy(update={"worker": config.worker.model_copy(update={"max_unjudged": 64})})
         local._write_files(folder, config, tuple(CAST.values()))
