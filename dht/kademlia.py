@@ -84,13 +84,14 @@ class KademliaDirectory:
     @classmethod
     async def open(
         cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path,
-        chain_clock: ClockSample | None = None, time_is_known: bool = False,
+        chain_clock: ClockSample | None = None, time_is_known: bool = False, client: bool = False,
     ) -> KademliaDirectory:  # fmt: skip
         """Starts p2pd on `host`:`port` (0: any).
 
         The DHT's own key is made once in `data_dir`; dead bootstrap peers do not fail it. `chain_clock` is the
         chain's time minus this machine's: the second opinion on what the bootstrap peers say, and where nobody
-        answers and no time is known from before, the only one.
+        answers and no time is known from before, the only one. A `client` stores and reads but serves no part of the
+        table and listens nowhere: no other node has it in its table or can learn its address.
         """
         identity = data_dir / IDENTITY_FILE
         if not identity.exists():
@@ -99,13 +100,14 @@ class KademliaDirectory:
             P2P.generate_identity(str(temporary))
             os.replace(temporary, identity)
         p2p = await P2P.create(
-            host_maddrs=[f"/ip4/{host}/tcp/{port}"], identity_path=str(identity), check_if_identity_free=False,
+            host_maddrs=None if client else [f"/ip4/{host}/tcp/{port}"], no_listen=client,
+            dht_mode="client" if client else "server", identity_path=str(identity), check_if_identity_free=False,
             startup_timeout=STARTUP_TIMEOUT_S, auto_nat=False, nat_port_map=False, use_relay=False,
         )  # fmt: skip
         node = await DHTNode.create(
             p2p=p2p, node_id=DHTID.generate(source=p2p.peer_id.to_bytes()), wait_timeout=RPC_TIMEOUT_S,
             cache_locally=False, cache_on_store=False, cache_nearest=0,
-            record_validator=RecordValidator(domain=domain, manager=manager),
+            record_validator=RecordValidator(domain=domain, manager=manager), client_mode=client,
         )  # fmt: skip
         self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap, chain_clock=chain_clock)
         if not time_is_known:
@@ -119,8 +121,20 @@ class KademliaDirectory:
         """Other nodes in the routing table."""
         return len(self._node.protocol.routing_table.uid_to_peer_id)
 
+    @property
+    def table(self) -> list[str]:
+        """The peer ids in the routing table, which is what this node tells others of."""
+        return sorted(str(peer_id) for peer_id in self._node.protocol.routing_table.peer_id_to_uid)
+
+    @property
+    def peer_id(self) -> str:
+        """Of the DHT's own key, which no record names."""
+        return str(self._node.peer_id)
+
     async def multiaddrs(self) -> list[str]:
-        """Addresses that others may give as bootstrap peers."""
+        """Addresses that others may give as bootstrap peers; none of a client."""
+        if self._node.protocol.client_mode:
+            return []
         return [str(address) for address in await self._node.get_visible_maddrs()]
 
     async def publish(self, record: SignedRecord) -> None:

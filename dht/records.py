@@ -22,6 +22,7 @@ DEFAULT_LIFETIME_S = 60.0  # P2P.md: 60 s to live, refreshed every 20 s
 MAX_LIFETIME_S = 600.0
 CLOCK_TOLERANCE_S = 5.0  # hivemind refuses peers beyond ±3 s at bootstrap
 MAX_INTEGER = 2**63 - 1
+MAX_SEALED_BYTES = 4096
 ROLES = frozenset(("trainer", "worker", "validator", "relay"))
 _RECORD_TYPE = (
     "Record(bytes32 salt,bytes32 runId,string kind,string key,address subject,"
@@ -42,13 +43,19 @@ class RecordInvalid(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """Who is here: chain address, libp2p peer id, roles, libp2p multiaddrs, chunk server's base URL ("" if none)."""
+    """Who is here: chain address, libp2p peer id, roles, libp2p multiaddrs, chunk server's base URL ("" if none).
+
+    `sealed` holds the multiaddrs of a node that shows them to the pool's manager alone (see `node.contact`); `x25519`
+    is the public key to seal to, 32 bytes in the manager's record.
+    """
 
     address: str
     peer_id: str
     roles: tuple[str, ...]
     multiaddrs: tuple[str, ...]
     bulk_url: str
+    sealed: bytes = b""
+    x25519: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +192,10 @@ def _digest(
 def _fields(body: RecordBody) -> tuple[str, list[Any]]:
     match body:
         case NodeRecord():
-            return "node", [body.address, body.peer_id, list(body.roles), list(body.multiaddrs), body.bulk_url]
+            return "node", [
+                body.address, body.peer_id, list(body.roles), list(body.multiaddrs), body.bulk_url, body.sealed,
+                body.x25519,
+            ]  # fmt: skip
         case ProviderRecord():
             return "provider", [body.address, body.content, body.bulk_url]
         case RunStateRecord():
@@ -204,15 +214,20 @@ def _check_body(kind: str, body: bytes, run_id: bytes, subject: str) -> tuple[Re
 
 
 def _parse_node(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
-    address, peer_id, roles, multiaddrs, bulk_url = _unpack(body, (str, str, list, list, str), "node body")
+    address, peer_id, roles, multiaddrs, bulk_url, sealed, x25519 = _unpack(
+        body, (str, str, list, list, str, bytes, bytes), "node body"
+    )
     _require(_PEER_ID.fullmatch(peer_id) is not None, "peer id")
     _require(len(roles) <= len(ROLES) and all(isinstance(r, str) and r in ROLES for r in roles), "roles")
     _require(len(multiaddrs) <= 8 and all(isinstance(a, str) and len(a) <= 256 for a in multiaddrs), "multiaddrs")
     _require(all(_MULTIADDR.fullmatch(a) for a in multiaddrs), "multiaddrs")
     _require(bulk_url == "" or _URL.fullmatch(bulk_url) is not None, "bulk url")
+    _require(len(sealed) <= MAX_SEALED_BYTES, "sealed contact")
+    _require(len(x25519) in (0, 32), "x25519 key")
     record = NodeRecord(
-        address=address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs), bulk_url=bulk_url
-    )
+        address=address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs), bulk_url=bulk_url,
+        sealed=sealed, x25519=x25519,
+    )  # fmt: skip
     return record, node_key(run_id)
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import math
-from pathlib import Path
 
 import trio
 
 from dht.clock import NetworkClock
 from dht.records import MAX_LIFETIME_S, RecordBody, SignedRecord, encode_record, sign_record
-from dht.sequence import SequenceCounter
 from dht.signing import RecordDomain, Signer
 from node.child import ChildError
 from node.dhtd_link import TYPED, DhtdLink, NetworkDown
+from node.state import Counter, NodeState
 
 Slot = tuple[str, bytes]  # what a record is about: (kind, content or b"")
 
@@ -28,12 +27,12 @@ class Announcer:
     """The records this node stands for, by slot. `lifetime_s` is how long each lives without a refresh."""
 
     def __init__(
-        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, sequence_path: Path,
+        self, link: DhtdLink, *, account: Signer, domain: RecordDomain, lifetime_s: float, state: NodeState,
         clock: NetworkClock,
     ) -> None:  # fmt: skip
         self._link, self._account, self._domain, self._lifetime_s = link, account, domain, lifetime_s
-        self._clock, self._sequence_path = clock, sequence_path
-        self._sequence: SequenceCounter | None = None  # opened when the clock is known: a new one starts at the time
+        self._clock, self._state = clock, state
+        self._sequence: Counter | None = None  # opened when the clock is known: a new one starts at the time
         self._bodies: dict[Slot, RecordBody] = {}
         self._expiries: dict[Slot, int] = {}
         self._due: set[Slot] = set()
@@ -43,6 +42,10 @@ class Announcer:
     def slots(self) -> tuple[Slot, ...]:
         """What is announced now, oldest announcement first."""
         return tuple(self._bodies)
+
+    def body(self, slot: Slot) -> RecordBody | None:
+        """What is announced there now."""
+        return self._bodies.get(slot)
 
     async def announce(self, slot: Slot, body: RecordBody) -> None:
         """Publishes `body` and keeps it published; not if it raises RecordInvalid, PublishRefused or NetworkDown."""
@@ -96,7 +99,7 @@ class Announcer:
     def _sign(self, slot: Slot, body: RecordBody) -> SignedRecord:
         now_s = self._clock.now_s()
         if self._sequence is None:
-            self._sequence = SequenceCounter(self._sequence_path, start=int(now_s * 1000))
+            self._sequence = self._state.sequence("record", start=int(now_s * 1000))
         expires = math.ceil(now_s + self._lifetime_s)
         earlier = self._expiries.get(slot, 0)
         # One dated further ahead was signed before the clock was put right, and nobody has taken it.

@@ -17,6 +17,7 @@ from node.cli_chain import chain
 from node.cli_dht import dht
 from node.cli_doctor import doctor
 from node.cli_domain import domain
+from node.cli_drain import drain_command
 from node.cli_options import (
     FILE,
     FOLDER,
@@ -31,6 +32,7 @@ from node.cli_options import (
 )
 from node.cli_pool import pool
 from node.cli_stake import bind, credit, stake
+from node.cli_unit import unit
 from node.errors import UserError
 
 
@@ -167,9 +169,9 @@ def peers(
     main(config, join=join, as_json=as_json)
 
 
-for group in (pool, chain, dht, domain, stake, credit):
+for group in (pool, chain, dht, domain, stake, credit, unit):
     cli.add_command(group)
-for command in (*cli_ask.COMMANDS, doctor):
+for command in (*cli_ask.COMMANDS, doctor, drain_command):
     cli.add_command(command)
 for command in cli_manage.COMMANDS:
     pool.add_command(command)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from node.cli_options import (
+    ADDRESS,
     FILE,
     ROLES,
     account_of,
@@ -20,13 +21,18 @@ from node.cli_options import (
     password_options,
     wallet_option,
 )
+from node.cli_orders import pool_logs, pool_restart_engine
 from node.cli_terms import check_terms, terms_of, terms_options
 from node.errors import UserError
 
 
 @click.group()
 def pool() -> None:
-    """Compute pools on the ledger: show, create, invite."""
+    """Compute pools on the ledger: show, create, invite, order."""
+
+
+pool.add_command(pool_logs)
+pool.add_command(pool_restart_engine)
 
 
 @pool.command("show")
@@ -49,7 +55,7 @@ def pool_show(rpc: str | None, config_path: Path | None, overrides: tuple[str, .
 @wallet_option
 @password_options
 @click.option("--name", default="default", show_default=True, help="Name of the new compute domain.")
-@click.option("--manager", metavar="ADDRESS", help="Who may invite, announce and train.  [default: the wallet itself]")
+@click.option("--manager", type=ADDRESS, help="Who may invite, announce and train.  [default: the wallet itself]")
 @terms_options
 @click.option("--pending", is_flag=True, help="Let nobody join yet; the owner starts the pool later.")
 @click.option("--out", type=FILE, default=Path("run.toml"), show_default=True, help="New file for the run's config.")
@@ -79,7 +85,6 @@ def pool_create(
     check_terms(terms)
     if out.exists():
         raise UserError(f"{out} exists and is not overwritten", fix="name another file with --out", exit_code=2)
-    manager = None if manager is None else _address(manager)
     config = config_of(config_path, overrides, rpc)
     account = account_of(wallet_path, password_file, password_fd)
     from node.pool import create
@@ -94,7 +99,7 @@ def pool_create(
 @wallet_option
 @password_options
 @join_option
-@click.argument("node_address", metavar="ADDRESS")
+@click.argument("node_address", metavar="ADDRESS", type=ADDRESS)
 @click.option(
     "--role", type=click.Choice(ROLES[1:]), default="worker", show_default=True, help="What the invited node may do."
 )
@@ -115,25 +120,12 @@ def pool_invite(
     Example:
       intellect-node pool invite --config run.toml --wallet key.json --join /ip4/127.0.0.1/tcp/4002/p2p/Qm… 0x52…E7
     """
-    address = _address(node_address)
     config = config_of(config_path, overrides, rpc)
     account = account_of(wallet_path, password_file, password_fd)
     from node.pool import invite
 
-    invite(config, account, node=address, role=role, join=join)
-    click.echo(f"{address} has joined the pool as {role}")
-
-
-def _address(text: str) -> str:
-    from eth_utils import is_hex_address, to_checksum_address
-
-    if not is_hex_address(text):
-        raise UserError(
-            f"{text!r} is not an address",
-            fix="give 0x and 40 hex digits, as `intellect-node wallet show` prints",
-            exit_code=2,
-        )
-    return to_checksum_address(text)
+    invite(config, account, node=node_address, role=role, join=join)
+    click.echo(f"{node_address} has joined the pool as {role}")
 
 
 def _write_new(path: Path, text: str) -> None:

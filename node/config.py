@@ -126,6 +126,12 @@ class Network(Section):
         5, ge=1, le=100, description="policy versions kept on disk and served (the report's relays keep 5)"
     )
     request_timeout_s: float = Field(30.0, gt=0, le=3600, description="longest wait for a peer's reply")
+    heartbeat_s: float = Field(
+        10.0,
+        ge=0.5,
+        le=600,
+        description="time between a node's heartbeats; after 3 missed ones it is suspect, after 6 it is taken out",
+    )
 
 
 class Ledger(Section):
@@ -161,6 +167,9 @@ class Worker(Section):
         1, ge=0, le=64, description="own submissions that may wait for a verdict while the engine makes the next one"
     )
     kv_cache_gib: int = Field(1, ge=1, le=1024, description="the engine's key-value cache, GiB")
+    serve: bool = Field(
+        False, description="serve weights to others; everybody then sees this machine's address, else only the manager"
+    )
 
 
 class Validator(Section):

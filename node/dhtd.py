@@ -58,9 +58,10 @@ class Dhtd:
     async def start(
         self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, host: str, bulk_port: int,
         dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int, bytes_per_s: float | None,
-        chunk_size_bytes: int, clock_offset_s: float | None = None, chain_clock: Sequence[float] = (),
+        chunk_size_bytes: int, client: bool = False, serve: bool = True, clock_offset_s: float | None = None,
+        chain_clock: Sequence[float] = (),
     ) -> dict[str, Any]:  # fmt: skip
-        """Opens store, server and directory. Raises PortTaken, OSError, hivemind's P2PDaemonError.
+        """Opens store, server if it is to `serve`, directory. Raises PortTaken, OSError, hivemind's P2PDaemonError.
 
         `clock_offset_s` is the network's time minus this machine's, if known from before; `chain_clock` is the
         chain's (offset, error), or empty. Bootstrap peers are asked for theirs before the directory is joined.
@@ -74,13 +75,16 @@ class Dhtd:
             chunk_size_bytes=chunk_size_bytes,
         )  # fmt: skip
         self._downloader = Downloader()
-        self._server = ChunkServer(self._store, bytes_per_s=bytes_per_s)
-        bulk_url = await self._server.start(host, bulk_port)
-        check_port_free(host, dht_port)
+        bulk_url = ""
+        if serve:
+            self._server = ChunkServer(self._store, bytes_per_s=bytes_per_s)
+            bulk_url = await self._server.start(host, bulk_port)
+        if not client:
+            check_port_free(host, dht_port)
         self._directory = await KademliaDirectory.open(
             domain=self._domain, manager=manager, host=host, port=dht_port, bootstrap=bootstrap, data_dir=folder,
             chain_clock=ClockSample(offset_s=chain_clock[0], error_s=chain_clock[1]) if chain_clock else None,
-            time_is_known=clock_offset_s is not None,
+            time_is_known=clock_offset_s is not None, client=client,
         )  # fmt: skip
         return {
             "bulk_url": bulk_url, "multiaddrs": await self._directory.multiaddrs(), "kept": self._kept(),
@@ -174,7 +178,8 @@ class Dhtd:
         """What a person wants to know: peers in the table, bytes sent, checkpoints and how complete they are."""
         server, store = self._server, self._open_store
         return {
-            "peers": self._open_directory.peers, "sent_bytes": server.sent_bytes if server else 0,
+            "peers": self._open_directory.peers, "table": self._open_directory.table,
+            "peer_id": self._open_directory.peer_id, "sent_bytes": server.sent_bytes if server else 0,
             "checkpoints": [
                 {"version": f.manifest.version, "manifest_hash": f.content, "chunks": len(f.places),
                  "chunks_here": sum(f.have), "complete": f.complete}

@@ -133,8 +133,10 @@ class DhtdLink:
 
     def _keep_ports(self, result: dict[str, Any]) -> None:
         """A restarted dhtd listens where others already look for it."""
-        self._params["bulk_port"] = int(result["bulk_url"].rsplit(":", 1)[1])
-        self._params["dht_port"] = int(result["multiaddrs"][0].split("/tcp/")[1].split("/")[0])
+        if result["bulk_url"]:
+            self._params["bulk_port"] = int(result["bulk_url"].rsplit(":", 1)[1])
+        if result["multiaddrs"]:
+            self._params["dht_port"] = int(result["multiaddrs"][0].split("/tcp/")[1].split("/")[0])
 
 
 def _environment() -> dict[str, str]:

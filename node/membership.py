@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 from eth_account.signers.local import LocalAccount
+from nacl.public import PrivateKey
 
 from dht.records import NodeRecord
 from ledger.bindings import sign_binding
@@ -21,10 +22,10 @@ from ledger.errors import Reverted
 from ledger.invites import sign_invite
 from ledger.types import Bar, Invite, Member, Role
 from node.chain import on_chain
-from node.dhtd_link import NetworkDown
+from node.contact import ContactInvalid, ways_to
 from node.errors import UserError
-from node.network import Network
-from node.streams import Peer, Refusal, StreamError
+from node.roster import Standing
+from node.streams import Peer, PeerUnreachable, Refusal
 
 log = logging.getLogger(__name__)
 INVITE_PROTOCOL = "/intellect-node/invite/1"
@@ -32,8 +33,6 @@ INVITE_BYTES = 4096
 INVITE_LIFETIME_S = 120
 BINDING_LIFETIME_S = 600
 INVITE_TIMEOUT_S = 30.0
-INVITES_AT_ONCE = 16
-LOOK_S = 2.0
 REMIND_S = 60.0
 ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR, "relay": Role.RELAY}
 
@@ -91,6 +90,8 @@ class Admission:
     def __init__(self, ledger: Ledger, *, address: str, pool_id: int, role: Role) -> None:
         self._ledger, self._address, self._pool_id, self._role = ledger, address, pool_id, role
         self._joined = trio.Event()
+        self.joined = False
+        """Whether `wait` has found this node to be a member."""
 
     def listen(self, peer: Peer) -> None:
         """Take invites from now on; to be called before the node announces itself."""
@@ -105,6 +106,7 @@ class Admission:
             raise_if_blacklisted(member, self._pool_id)
             if member.active and member.role is self._role:
                 log.info("a member of pool %d", self._pool_id)
+                self.joined = True
                 return
             log.info("no invite yet; pool %d's trainer must run and take a %s", self._pool_id, self._role.name.lower())
             with trio.move_on_after(REMIND_S):
@@ -123,6 +125,14 @@ class Admission:
         self._joined.set()
         self._joined = trio.Event()
         return {"joined": True}
+
+
+async def serves_workers(ledger: Ledger, pool_id: int, manager: str, address: str) -> bool:
+    """Whether a worker that stays unseen fetches from this address: the manager and the pool's relays only."""
+    if address == manager:
+        return True
+    member = await on_chain(ledger.member, pool_id, address)
+    return member.active and member.role is Role.RELAY
 
 
 async def belongs(ledger: Ledger, pool_id: int, manager: str, address: str) -> bool:
@@ -144,63 +154,104 @@ def raise_if_blacklisted(member: Member, pool_id: int) -> None:
         )
 
 
-async def invite_newcomers(
-    ledger: Ledger, peer: Peer, network: Network, account: LocalAccount, *, pool_id: int, validators: frozenset[str]
-) -> None:
-    """The manager's side, for ever: invite each staked node that announces itself and is not yet a member.
+class ManagedPool:
+    """The manager's side of one pool: `node.overseer.Pool` on the ledger, invites by way of a peer."""
 
-    A node that does not answer holds up nobody else and is tried again later.
-    """
-    busy: set[str] = set()
+    def __init__(
+        self,
+        ledger: Ledger,
+        peer: Peer,
+        account: LocalAccount,
+        key: PrivateKey,
+        *,
+        pool_id: int,
+        validators: frozenset[str],
+    ) -> None:
+        """`key` opens sealed contacts; `validators` are the only ones that are taken as such."""
+        self._ledger, self._peer, self._account, self._key = ledger, peer, account, key
+        self._pool_id, self._validators = pool_id, validators
+        self._epochs: dict[str, int] = {}
+        """Of each member when it was last seen active: it has grown where the node did not leave but was ejected."""
 
-    async def invite(node: NodeRecord) -> None:
-        try:
-            await _invite(ledger, peer, account, node, pool_id, validators)
-        except StreamError as fault:
-            log.warning("could not hand an invite to %s: %s", node.address, fault)
-            await trio.sleep(INVITE_TIMEOUT_S)
-        finally:
-            busy.discard(node.address)
+    async def standing(self, address: str) -> Standing:
+        """See overseer.Pool."""
+        member = await on_chain(self._ledger.member, self._pool_id, address)
+        return self._told(member)
 
-    async with trio.open_nursery() as nursery:
-        while True:
-            try:
-                records = await network.nodes()
-            except NetworkDown as fault:
-                log.warning("cannot look for newcomers: %s", fault)
-                records = ()
-            for node in (record.content for record in records):
-                if isinstance(node, NodeRecord) and node.address not in busy and len(busy) < INVITES_AT_ONCE:
-                    busy.add(node.address)
-                    nursery.start_soon(invite, node)
-            await trio.sleep(LOOK_S)
+    async def members(self) -> tuple[str, ...]:
+        """See overseer.Pool."""
+        found = await on_chain(self._ledger.members, self._pool_id)
+        for member in found:
+            self._told(member)
+        return tuple(member.address for member in found)
 
+    async def wants(self, node: NodeRecord) -> bool:
+        """See overseer.Pool."""
+        role = next((ROLES[name] for name in node.roles if name in ROLES), None)
+        if role is None or (role is Role.VALIDATOR and node.address not in self._validators):
+            return False
+        pool = await on_chain(self._ledger.pool, self._pool_id)
+        staked = await on_chain(self._ledger.node, node.address)
+        return staked.stake_wei - staked.locked_wei >= pool.terms.min_stake_wei
 
-async def _invite(
-    ledger: Ledger, peer: Peer, account: LocalAccount, node: NodeRecord, pool_id: int, validators: frozenset[str]
-) -> None:
-    role = next((ROLES[name] for name in node.roles if name in ROLES), None)
-    if role is None or not node.multiaddrs or (role is Role.VALIDATOR and node.address not in validators):
-        return
-    member = await on_chain(ledger.member, pool_id, node.address)
-    pool = await on_chain(ledger.pool, pool_id)
-    if member.active or member.bar is not Bar.NONE:
-        return
-    staked = await on_chain(ledger.node, node.address)
-    if staked.stake_wei - staked.locked_wei < pool.terms.min_stake_wei:
-        return
-    await send_invite(ledger, peer, account, node, pool_id=pool_id, role=role)
+    async def invite(self, node: NodeRecord) -> None:
+        """See overseer.Pool."""
+        role = next(ROLES[name] for name in node.roles if name in ROLES)
+        await send_invite(
+            self._ledger, self._peer, self._account, node, pool_id=self._pool_id, role=role, key=self._key
+        )
+
+    def _told(self, member: Member) -> Standing:
+        if member.active:
+            self._epochs[member.address] = member.epoch
+        ejected = not member.active and member.epoch > self._epochs.get(member.address, member.epoch)
+        return Standing(active=member.active, barred=member.bar is not Bar.NONE, ejected=ejected)
+
+    async def remove(self, address: str, reason: str) -> None:
+        """See overseer.Pool."""
+        await trio.to_thread.run_sync(self._ledger.eject, self._pool_id, address, reason)
 
 
 async def send_invite(
-    ledger: Ledger, peer: Peer, account: LocalAccount, node: NodeRecord, *, pool_id: int, role: Role
+    ledger: Ledger,
+    peer: Peer,
+    account: LocalAccount,
+    node: NodeRecord,
+    *,
+    pool_id: int,
+    role: Role,
+    key: PrivateKey | None = None,
 ) -> None:
     """Sign an invite as the pool's manager and hand it to the node, which joins before it answers.
 
-    Raises StreamError where it cannot be reached or refuses.
+    It goes to the node's open address, the one sealed to `key`, or over a connection that the node has opened. Raises
+    StreamError where it cannot be reached or refuses.
     """
     invite = await on_chain(ledger.new_invite, pool_id, node.address, role, INVITE_LIFETIME_S)
     message = {name: getattr(invite, name) for name in Invite.__dataclass_fields__} | {"role": int(role)}
     message["signature"] = await trio.to_thread.run_sync(sign_invite, invite, ledger.deployment, account)
-    await peer.request(node.multiaddrs[0], INVITE_PROTOCOL, message, timeout_s=INVITE_TIMEOUT_S, max_bytes=INVITE_BYTES)
+    await request_any(peer, node, key, INVITE_PROTOCOL, message, timeout_s=INVITE_TIMEOUT_S, max_bytes=INVITE_BYTES)
     log.info("invited %s as %s", node.address, role.name.lower())
+
+
+async def request_any(
+    peer: Peer,
+    node: NodeRecord,
+    key: PrivateKey | None,
+    protocol: str,
+    message: dict[str, Any],
+    *,
+    timeout_s: float,
+    max_bytes: int,
+) -> dict[str, Any]:
+    """The node's reply, by the first way to it that works. Raises StreamError."""
+    try:
+        ways = ways_to(node, key)
+    except ContactInvalid as error:
+        raise PeerUnreachable(node.address, str(error)) from error
+    for way in ways[:-1]:
+        try:
+            return await peer.request(way, protocol, message, timeout_s=timeout_s, max_bytes=max_bytes)
+        except PeerUnreachable as fault:
+            log.info("%s: trying another way: %s", node.address, fault)
+    return await peer.request(ways[-1], protocol, message, timeout_s=timeout_s, max_bytes=max_bytes)

@@ -38,6 +38,7 @@ from dht.store import KEEP_VERSIONS
 from node.announcer import Announcer
 from node.clock_follower import ClockFollower
 from node.dhtd_link import DhtdLink, NetworkDown
+from node.state import NodeState
 
 MORE_PROVIDERS_S = 5.0
 RETRY_FIRST_S, RETRY_LAST_S = 0.25, 5.0
@@ -56,8 +57,9 @@ async def admit_all(address: str) -> bool:
 class NetworkConfig:
     """Ports of 0 mean any free one.
 
-    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served. `chain_clock` is the chain's
-    time minus this machine's: with what the bootstrap peers say it gives the time that records are dated by.
+    `bootstrap` are DHT multiaddrs ending in /p2p/<id>. `bytes_per_s` caps what is served. A DHT `client` keeps no part
+    of the table; without `serve` nothing is served or announced as served, and no port is open for it. `chain_clock` is
+    the chain's time minus this machine's: with what the bootstrap peers say it gives the time that dates records.
     """
 
     host: str = "127.0.0.1"
@@ -69,6 +71,8 @@ class NetworkConfig:
     bytes_per_s: float | None = None
     chunk_size_bytes: int = CHUNK_SIZE_BYTES
     chain_clock: ClockSample | None = None
+    client: bool = False
+    serve: bool = True
 
     def __post_init__(self) -> None:
         if self.host in ("0.0.0.0", "::", ""):
@@ -88,6 +92,7 @@ class Network:
         domain: RecordDomain,
         manager: str,
         data_dir: Path,
+        state: NodeState,
         admit: Admit,
     ) -> None:
         self._config, self._account, self._domain, self._manager = config, account, domain, manager
@@ -98,12 +103,12 @@ class Network:
             "manager": manager, "host": config.host, "bulk_port": config.bulk_port, "dht_port": config.dht_port,
             "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()), "keep_versions": config.keep_versions,
             "bytes_per_s": config.bytes_per_s, "chunk_size_bytes": config.chunk_size_bytes,
+            "client": config.client, "serve": config.serve,
             "chain_clock": [chain.offset_s, chain.error_s] if chain else [],
         }, data_dir=data_dir, on_start=self._started, fresh_params=lambda: self._timing.start_params())  # fmt: skip
         self._timing = ClockFollower(self._link, on_change=lambda: self._announcer.refresh_soon())
         self._announcer = Announcer(
-            self._link, account=account, domain=domain, lifetime_s=config.lifetime_s,
-            sequence_path=data_dir / "record-sequence", clock=self.clock,
+            self._link, account=account, domain=domain, lifetime_s=config.lifetime_s, state=state, clock=self.clock,
         )  # fmt: skip
         self._checkpoints: set[bytes] = set()
         self._arriving: Counter[bytes] = Counter()
@@ -126,15 +131,30 @@ class Network:
                 log.info("a record of %s is left out: %s", key, fault)
         return tuple(records)
 
-    async def announce_node(self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str]) -> None:
+    async def announce_node(
+        self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str], sealed: bytes = b"", x25519: bytes = b""
+    ) -> None:
         """Publishes who this node is until `withdraw_node` or closing.
 
         Raises RecordInvalid, PublishRefused, NetworkDown.
         """
         await self._announcer.announce(("node", b""), NodeRecord(
             address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs),
-            bulk_url=self.bulk_url,
+            bulk_url=self.bulk_url, sealed=sealed, x25519=x25519,
         ))  # fmt: skip
+
+    def update_node(self, *, peer_id: str, roles: Sequence[str], sealed: bytes) -> None:
+        """Publishes a newly sealed contact in place of the last one, in a moment."""
+        self._announcer.announce_soon(("node", b""), NodeRecord(
+            address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=(), bulk_url=self.bulk_url,
+            sealed=sealed,
+        ))  # fmt: skip
+
+    @property
+    def own_run_state(self) -> RunStateRecord | None:
+        """What this node announces as the manager."""
+        body = self._announcer.body(("run-state", b""))
+        return body if isinstance(body, RunStateRecord) else None
 
     def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
         """Publishes the run state in a moment and until closing; it counts only if this node is the manager's."""
@@ -143,7 +163,12 @@ class Network:
         ))  # fmt: skip
 
     def announce_content(self, content: bytes) -> None:
-        """Keeps this node published as a provider of a blob or checkpoint it holds or is fetching, from a moment on."""
+        """Keeps this node published as a provider of a blob or checkpoint it holds or is fetching, from a moment on.
+
+        One that does not serve stays unnamed.
+        """
+        if not self._config.serve:
+            return
         record = ProviderRecord(address=self._account.address, content=content, bulk_url=self.bulk_url)
         self._announcer.announce_soon(("provider", content), record)
         checkpoints = self._checkpoints | set(+self._arriving)
@@ -324,6 +349,7 @@ async def open_network(
     domain: RecordDomain,
     manager: str,
     data_dir: Path,
+    state: NodeState,
     admit: Admit = admit_all,
 ) -> AsyncIterator[Network]:
     """Starts dhtd and yields the Network; on leaving, dhtd and its p2pd are gone.
@@ -334,7 +360,9 @@ async def open_network(
     Raises NetworkStartFailed.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    network = Network(config, account=account, domain=domain, manager=manager, data_dir=data_dir, admit=admit)
+    network = Network(
+        config, account=account, domain=domain, manager=manager, data_dir=data_dir, state=state, admit=admit
+    )
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import trio
@@ -22,6 +22,7 @@ from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
 from node.start import domain_of, open_ledger
+from node.state import NodeState
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5
@@ -61,12 +62,14 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
     """The run's ledger and DHT for a look; announces nothing. Raises UserError."""
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
     domain = domain_of(ledger, pool.pool_id)
-    settings = NetworkConfig(host=config.network.host, bootstrap=join, chain_clock=await on_chain(chain_clock, ledger))
-    with tempfile.TemporaryDirectory() as folder:
+    clock = await on_chain(chain_clock, ledger)
+    settings = NetworkConfig(host=config.network.host, bootstrap=join, client=True, serve=False, chain_clock=clock)
+    with tempfile.TemporaryDirectory() as folder, closing(NodeState(Path(folder))) as state:
         try:
             async with open_network(
-                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder)
-            ) as network:
+                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder),
+                state=state,
+            ) as network:  # fmt: skip
                 yield ledger, network
         except NetworkStartFailed as error:
             raise UserError(str(error), fix="check that the peer named by --join is running") from error

@@ -12,11 +12,12 @@ from ledger.deployment import deploy
 from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError
 from ledger.types import Role, Terms
 from node.config import RunConfig
+from node.contact import contact_key
 from node.errors import UserError
 from node.membership import send_invite
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
-from node.start import deployment_of, open_ledger, with_ledger
+from node.start import deployment_of, domain_of, open_ledger, with_ledger
 from node.streams import StreamError, open_peer
 
 TOKEN_WEI = 10**18
@@ -98,12 +99,13 @@ async def _invite(config: RunConfig, account: LocalAccount, node: str, role: Rol
         raise UserError(f"{node} is a member already", fix="nothing is left to do")
     async with passing_client(config, join) as (ledger, network):
         found = [r.content for r in await live_nodes(network) if r.subject == node]
-        if not found or not found[0].multiaddrs:
+        if not found:
             raise UserError(f"{node} is not in the network", fix="start that node first; it waits for an invite")
         if role.name.lower() not in found[0].roles:
             raise UserError(f"{node} waits as {', '.join(found[0].roles)}", fix="invite it as that, with --role")
         async with open_peer(make_peer_key(secrets.token_bytes(32)), f"/ip4/{config.network.host}/tcp/0") as peer:
             try:
-                await send_invite(ledger, peer, account, found[0], pool_id=pool_id, role=role)
+                key = contact_key(account, domain_of(ledger, pool_id))
+                await send_invite(ledger, peer, account, found[0], pool_id=pool_id, role=role, key=key)
             except StreamError as error:
                 raise UserError(f"the node did not join: {error}", fix="see the node's log") from error

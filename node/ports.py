@@ -21,10 +21,11 @@ class Ports:
     bulk: int = 0
 
     @classmethod
-    def of(cls, stream_multiaddr: str, dht_multiaddr: str, bulk_url: str) -> Ports:
-        """The ports in a node's own addresses."""
-        stream, dht = (int(re.search(r"/tcp/(\d+)", address)[1]) for address in (stream_multiaddr, dht_multiaddr))
-        return cls(stream=stream, dht=dht, bulk=int(bulk_url.rpartition(":")[2]))
+    def of(cls, *, stream: str, dht: str, bulk: str) -> Ports:
+        """The ports in a node's own addresses: two multiaddrs and a URL, each "" where it does not listen."""
+        found = {"stream": re.search(r"/tcp/(\d+)", stream), "dht": re.search(r"/tcp/(\d+)", dht)}
+        found["bulk"] = re.search(r":(\d+)$", bulk)
+        return cls(**{name: int(match[1]) for name, match in found.items() if match})
 
 
 def remember_ports(data_dir: Path, ports: Ports) -> None:
@@ -38,7 +39,7 @@ def remembered_ports(data_dir: Path, host: str) -> Ports:
     """The last start's ports, as far as they are free; zeros where there was none."""
     path = data_dir / "ports.json"
     known = json.loads(path.read_text()) if path.exists() else {}
-    return Ports(**{name: port for name, port in known.items() if _is_free(host, port)})
+    return Ports(**{name: port for name, port in known.items() if port and _is_free(host, port)})
 
 
 def _is_free(host: str, port: int) -> bool:

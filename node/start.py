@@ -10,7 +10,7 @@ import fcntl
 import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
@@ -28,20 +28,23 @@ from ledger.errors import (
     Reverted,
     WrongChain,
 )
-from ledger.types import Pool, PoolState, Role
-from node import membership, relay, trainer, validator, worker
+from ledger.types import Pool, PoolState
+from node import member, membership, trainer
 from node.chain import on_chain
 from node.clock import chain_clock, kept_clock
 from node.config import RunConfig
+from node.contact import contact_key
 from node.dhtd_link import NetworkStartFailed
 from node.errors import DiskFull, UserError
+from node.log_ring import LogRing
 from node.metrics import MetricsLog
 from node.model import base_model
 from node.network import Network, NetworkConfig, open_network
+from node.overseer import Overseer
 from node.peer_key import load_peer_key
-from node.policies import Policies
 from node.ports import Ports, remember_ports, remembered_ports
-from node.preflight import check_at_start, check_before_download
+from node.preflight import check_at_start
+from node.state import NodeState
 from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
@@ -99,6 +102,7 @@ def run_role(
 ) -> None:
     """Run until the role ends, SIGINT or SIGTERM. Raises UserError."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.getLogger().addHandler(ring := LogRing())
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     (data_dir / "submissions").mkdir(exist_ok=True)
     lock = (data_dir / "lock").open("w")
@@ -121,7 +125,7 @@ def run_role(
             fix="start the trainer with the manager's wallet",
         )
     try:
-        trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port)
+        trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port, ring)
     except BaseExceptionGroup as group:
         cured = [told for fault in _leaves(group) if (told := _as_user_error(fault, data_dir)) is not None]
         if not cured:
@@ -159,10 +163,11 @@ async def _until_stopped(
     join: tuple[str, ...],
     data_dir: Path,
     port: int,
+    ring: LogRing,
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
-        await _run(role, config, ledger, pool, account, join, data_dir, port)
+        await _run(role, config, ledger, pool, account, join, data_dir, port, ring)
         nursery.cancel_scope.cancel()
 
 
@@ -176,12 +181,12 @@ async def _cancel_on_signal(scope: trio.CancelScope) -> None:
 @asynccontextmanager
 async def _connected(
     role: str, config: RunConfig, ledger: Ledger, pool: Pool, account: LocalAccount, join: tuple[str, ...],
-    data_dir: Path, port: int,
+    data_dir: Path, port: int, state: NodeState,
 ) -> AsyncIterator[tuple[Peer, Network]]:  # fmt: skip
     """This node's libp2p host and its place in the DHT."""
-    domain = domain_of(ledger, pool.pool_id)
     host = config.network.host
     ports = Ports(stream=port, dht=port + 1, bulk=port + 2) if port else remembered_ports(data_dir, host)
+    hidden = role == "worker" and not config.worker.serve
     settings = NetworkConfig(
         host=host,
         bootstrap=join,
@@ -190,23 +195,30 @@ async def _connected(
         dht_port=ports.dht,
         bulk_port=ports.bulk,
         chain_clock=await on_chain(chain_clock, ledger),
+        # Only those who serve keep the DHT's table: a worker's look-ups then reach nobody else.
+        client=role in ("worker", "validator"),
+        serve=not hidden,
     )
+    admit = membership.serves_workers if hidden else membership.belongs
     async with (
         open_peer(load_peer_key(data_dir), f"/ip4/{host}/tcp/{ports.stream}") as peer,
         open_network(
             settings,
             account=account,
-            domain=domain,
+            domain=domain_of(ledger, pool.pool_id),
             manager=pool.manager,
             data_dir=data_dir,
-            admit=partial(membership.belongs, ledger, pool.pool_id, pool.manager),
+            state=state,
+            admit=partial(admit, ledger, pool.pool_id, pool.manager),
         ) as network,
         kept_clock(peer, network, ledger, pool),
     ):
-        remember_ports(data_dir, Ports.of(peer.multiaddrs[0], network.multiaddrs[0], network.bulk_url))
+        dht = next(iter(network.multiaddrs), "")
+        remember_ports(data_dir, Ports.of(stream=peer.multiaddrs[0], dht=dht, bulk=network.bulk_url))
         log.info("%s %s is peer %s", role, account.address, peer.peer_id)
-        (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")
-        log.info("others join with --join %s", network.multiaddrs[0])
+        if dht:
+            (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")
+            log.info("others join with --join %s", dht)
         yield peer, network
 
 
@@ -219,38 +231,38 @@ async def _run(
     join: tuple[str, ...],
     data_dir: Path,
     port: int,
+    ring: LogRing,
 ) -> None:
-    metrics, address = MetricsLog(data_dir / "metrics.jsonl"), account.address
+    metrics, domain = MetricsLog(data_dir / "metrics.jsonl"), domain_of(ledger, pool.pool_id)
     base = await trio.to_thread.run_sync(base_model, config.model.path) if role == "trainer" else None
     if role != "trainer":
         await membership.ensure_stake(ledger, account, pool.terms.min_stake_wei)
-    async with _connected(role, config, ledger, pool, account, join, data_dir, port) as (peer, network):
-        policies = Policies(ledger, network, metrics, pool_id=pool.pool_id, serve=role == "relay")
-        announce = partial(network.announce_node, peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs)
-        if role == "trainer":
-            await announce()
-            validators = frozenset(config.trainer.validators)
+    with closing(NodeState(data_dir, domain.run_id)) as state:
+        async with _connected(role, config, ledger, pool, account, join, data_dir, port, state) as (peer, network):
+            if role != "trainer":
+                await member.live(
+                    role, config, ledger, peer, network, state, metrics, ring, account=account, domain=domain,
+                    sequence_start=int(network.clock.now_s() * 1000), data_dir=data_dir,
+                )  # fmt: skip
+                return
+            key = contact_key(account, domain)
+            managed = membership.ManagedPool(
+                ledger, peer, account, key, pool_id=pool.pool_id, validators=frozenset(config.trainer.validators)
+            )
+            overseer = Overseer(
+                managed,
+                network,
+                state,
+                metrics,
+                domain=domain,
+                own_address=account.address,
+                heartbeat_s=config.network.heartbeat_s,
+                run_state=lambda: network.own_run_state,
+            )
+            overseer.listen(peer)
+            public = bytes(key.public_key)
+            await network.announce_node(peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs, x25519=public)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(
-                    lambda: membership.invite_newcomers(
-                        ledger, peer, network, account, pool_id=pool.pool_id, validators=validators
-                    )
-                )
+                nursery.start_soon(overseer.run)
                 await trainer.run(config, ledger, network, metrics, base=base, data_dir=data_dir)
                 nursery.cancel_scope.cancel()
-            return
-        admission = membership.Admission(ledger, address=address, pool_id=pool.pool_id, role=Role[role.upper()])
-        admission.listen(peer)
-        await announce()
-        await admission.wait()
-        metrics.write("joined", role=role, address=address)
-        await check_before_download(config, ledger, network)
-        match role:
-            case "relay":
-                await relay.run(config, ledger, peer, network, policies, metrics)
-            case "validator":
-                await validator.run(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
-            case "worker":
-                await worker.run(
-                    config, ledger, peer, network, policies, metrics, admission, address=address, data_dir=data_dir
-                )

@@ -33,6 +33,7 @@ from node.handover import relay_urls
 from node.membership import raise_if_blacklisted
 from node.metrics import MetricsLog
 from node.network import Network
+from node.order_desk import OrderDesk
 from node.panel import LATER_S, NEVER, look_again_s
 from node.policies import Policies
 from rl.draw import MAX_SUBMISSIONS
@@ -52,6 +53,7 @@ async def run(
     network: Network,
     policies: Policies,
     metrics: MetricsLog,
+    desk: OrderDesk,
     *,
     address: str,
     data_dir: Path,
@@ -69,16 +71,18 @@ async def run(
         await policies.wait_for(lambda: policies.newest >= 0)
         while True:
             try:
-                async with open_child(
-                    [sys.executable, "-m", "node.verifier_child"],
-                    name="verifier",
-                    log_path=data_dir / "verifier.log",
-                    env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
-                ) as verifier:
-                    await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
-                    log.info("verifier ready")
-                    began = trio.current_time()
-                    await judge.run(verifier)
+                with trio.CancelScope() as engine_scope:
+                    desk.restart_engine = engine_scope.cancel
+                    async with open_child(
+                        [sys.executable, "-m", "node.verifier_child"],
+                        name="verifier",
+                        log_path=data_dir / "verifier.log",
+                        env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
+                    ) as verifier:
+                        await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
+                        log.info("verifier ready")
+                        began = trio.current_time()
+                        await judge.run(verifier)
             except (ChildDied, ChildError, ChildTimeout, NetworkDown) as fault:
                 delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
                 log.error("a check could not be made, trying again in %.0f s: %s", delay_s, fault)

@@ -1,15 +1,14 @@
 """The worker: read the run state, solve the dictated problems with the newest policy, hand in, record, repeat.
 
 It never chooses its problems and never works for a step for which its policy is too old: then it waits. What it has
-generated is handed in and recorded exactly once, also across restarts: the ledger knows the next counter, and takes no
-other. One that the manager ejected keeps what it has made until it is invited again.
+generated is handed in and recorded exactly once, also across restarts: the outbox keeps it until its outcome is known,
+the ledger knows the next counter and takes no other. What was made before an ejection waits for the next invite.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,10 +22,15 @@ from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.handover import hand_over
+from node.intent import Intent
 from node.membership import Admission, raise_if_blacklisted
 from node.metrics import MetricsLog
 from node.network import Network
+from node.order_desk import OrderDesk
+from node.outbox import Item, Outbox, Stage
 from node.policies import Policies
+from node.pulse import Pulse, newer
+from node.state import NodeState
 from node.streams import Peer
 from rl.draw import MAX_SUBMISSIONS, draw_problems, draw_seed
 from rl.hardware import thread_environment
@@ -68,27 +72,53 @@ async def run(
     policies: Policies,
     metrics: MetricsLog,
     admission: Admission,
+    state: NodeState,
+    intent: Intent,
+    pulse: Pulse,
+    desk: OrderDesk,
     *,
     address: str,
     data_dir: Path,
 ) -> None:
-    """Work until cancelled. Raises Blacklisted."""
-    generation = _Generation(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
-    delay_s, began = RESTART_FIRST_S, trio.current_time()
+    """Work until cancelled, or until told to drain and everything is handed in. Raises Blacklisted."""
+    outbox = Outbox(state, data_dir / "submissions")
+    generation = _Generation(
+        config, ledger, network, policies, metrics, outbox, intent, pulse, address=address, data_dir=data_dir
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=0))
-        files, to_hand_in = trio.open_memory_channel[tuple[Work, Path]](UNSENT)
-        refused = generation.forget_counter
-        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, admission, address, refused, to_hand_in)
+        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, admission, address, outbox)
+        await _generate(generation, intent, desk)
+        while outbox.unsent():
+            await outbox.changed()
+        nursery.cancel_scope.cancel()
+
+
+async def _generate(generation: _Generation, intent: Intent, desk: OrderDesk) -> None:
+    """Keep an engine at work, started again whenever it failed or the manager asks for it, until told to drain."""
+    delay_s = RESTART_FIRST_S
+    async with trio.open_nursery() as nursery:
+
+        async def stop_between_submissions() -> None:
+            await intent.wait_draining()
+            while generation.solving:
+                await trio.sleep(LOOK_S)
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(stop_between_submissions)
         while True:
+            began = trio.current_time()
             try:
-                began = trio.current_time()
-                await generation.run(files)
+                with trio.CancelScope() as engine_scope:
+                    desk.restart_engine = engine_scope.cancel
+                    await generation.run()
             except (ChildDied, ChildError, ChildTimeout) as fault:
                 delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
                 log.error("the engine failed, starting it again in %.0f s: %s", delay_s, fault)
                 await trio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RESTART_LAST_S)
+            finally:
+                generation.solving = False
 
 
 class _Generation:
@@ -101,24 +131,25 @@ class _Generation:
         network: Network,
         policies: Policies,
         metrics: MetricsLog,
+        outbox: Outbox,
+        intent: Intent,
+        pulse: Pulse,
         *,
         address: str,
         data_dir: Path,
     ) -> None:
         self._config, self._ledger, self._network = config, ledger, network
-        self._policies, self._metrics = policies, metrics
+        self._policies, self._metrics, self._outbox = policies, metrics, outbox
+        self._intent, self._pulse = intent, pulse
         self._address, self._data_dir = address, data_dir
         self._task, self._run_id = load_task(config.task.name), ledger.run_id(config.ledger.pool_id)
         self._last: Work | None = None
         self._last_step = 0
-        self._unjudged: dict[Work, Path] = {}
-        self._recorded_at: dict[Work, float] = {}
+        self._recorded_at: dict[bytes, float] = {}
+        self.solving = False
+        """Whether a submission is under way."""
 
-    def forget_counter(self) -> None:
-        """A submission was refused: which counter is next is the ledger's to say."""
-        self._last = None
-
-    async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
+    async def run(self) -> None:
         """One engine's life: start, then generate and swap until it fails. Raises the errors of `node.child`."""
         async with open_child(
             [sys.executable, "-m", self._config.worker.engine],
@@ -136,21 +167,31 @@ class _Generation:
             while True:
                 if self._policies.newest > loaded:
                     loaded = await self._swap(engine)
-                work = await self._next(loaded)
+                work = await self._next(loaded) if self._intent.takes_work else None
                 if work is None or await self._count_unjudged() > self._config.worker.max_unjudged:
                     await trio.sleep(LOOK_S)
                     continue
-                self._last, self._last_step = work, work.step
-                path = await self._solve(engine, work, loaded)
-                self._unjudged[work] = path
-                await files.send((work, path))
+                while len(self._outbox.unsent()) > UNSENT:
+                    await self._outbox.changed()
+                self._last_step = self._pulse.step = work.step
+                await self._make(engine, work, loaded)
+
+    async def _make(self, engine: Child, work: Work, policy_version: int) -> None:
+        if self._intent.draining:  # seen while the chain was asked
+            return
+        self.solving = True
+        try:
+            path = await self._solve(engine, work, policy_version)
+            self._outbox.add(work.step, work.counter, path)
+        finally:
+            self.solving = False
 
     async def _next(self, policy_version: int) -> Work | None:
+        state = self._pulse.run_state
         try:
-            state = await self._network.run_state()
+            state = newer(state, await self._network.run_state())
         except NetworkDown as fault:
-            log.warning("no run state for now: %s", fault)
-            return None
+            log.warning("no run state from the directory for now: %s", fault)
         rl = self._config.rl
         step = state and next_step(
             self._last_step,
@@ -161,28 +202,25 @@ class _Generation:
         )
         if step is None:
             return None
-        if self._last and self._last.step == step:
-            counter = self._last.counter + 1
-        else:
-            counter = await on_chain(self._ledger.next_counter, self._config.ledger.pool_id, self._address, step)
+        made = max((item.counter for item in self._outbox.items() if item.step == step), default=-1)
+        recorded = await on_chain(self._ledger.next_counter, self._config.ledger.pool_id, self._address, step)
+        counter = max(made + 1, recorded)
         return Work(step=step, counter=counter) if counter < MAX_SUBMISSIONS else None
 
     async def _count_unjudged(self) -> int:
         """Own submissions that still wait for their verdict: more of them would only make validators late."""
-        pool_id, now = self._config.ledger.pool_id, trio.current_time()
-        for work, path in list(self._unjudged.items()):
-            if path.exists():  # it goes once the ledger has it, or refused it
+        for item in self._outbox.items():
+            if item.stage is not Stage.RECORDED:
                 continue
-            since = self._recorded_at.setdefault(work, now)
-            submission_id = self._ledger.submission_id(pool_id, work.step, work.counter, self._address)
-            docket = await on_chain(self._ledger.docket, submission_id)
-            decided = docket and docket.outcome is not Outcome.PENDING
-            refused = not docket and (
-                await on_chain(self._ledger.next_counter, pool_id, self._address, work.step) <= work.counter
+            submission_id = self._ledger.submission_id(
+                self._config.ledger.pool_id, item.step, item.counter, self._address
             )
-            if decided or refused or now > since + PATIENCE_S:
-                del self._unjudged[work], self._recorded_at[work]
-        return len(self._unjudged)
+            docket = await on_chain(self._ledger.docket, submission_id)
+            since = self._recorded_at.setdefault(submission_id, trio.current_time())
+            if (docket and docket.outcome is not Outcome.PENDING) or trio.current_time() > since + PATIENCE_S:
+                del self._recorded_at[submission_id]
+                self._outbox.done(item)
+        return len(self._outbox.items())
 
     async def _solve(self, engine: Child, work: Work, policy_version: int) -> Path:
         path = self._data_dir / "submissions" / f"{work.step}-{work.counter}.parquet"
@@ -217,47 +255,43 @@ async def _hand_in(
     metrics: MetricsLog,
     admission: Admission,
     address: str,
-    refused: Callable[[], None],
-    files: trio.MemoryReceiveChannel[tuple[Work, Path]],
+    outbox: Outbox,
 ) -> None:
     """Hand each finished file to a relay, then record it; a file whose step has passed is still recorded (late)."""
     pool_id = config.ledger.pool_id
-    async for work, path in files:
-        file_hash = await hand_over(
-            ledger,
-            peer,
-            network,
-            path,
-            pool_id=pool_id,
-            address=address,
-            timeout_s=config.network.request_timeout_s,
-        )
-        try:
-            await _record(ledger, admission, pool_id, work, file_hash, address)
-        except Reverted as fault:
-            log.error("the ledger refused submission %d of step %d: %s", work.counter, work.step, fault)
-            refused()
-        else:
-            log.info("handed in submission %d of step %d", work.counter, work.step)
-            metrics.write("submitted", step=work.step, counter=work.counter, file_hash=file_hash.hex())
-        path.unlink()
+
+    async def to_relay(path: Path) -> bytes:
+        timeout_s = config.network.request_timeout_s
+        return await hand_over(ledger, peer, network, path, pool_id=pool_id, address=address, timeout_s=timeout_s)
+
+    async def record(item: Item) -> bool:
+        if not await _record(ledger, admission, pool_id, item, address):
+            return False
+        log.info("handed in submission %d of step %d", item.counter, item.step)
+        metrics.write("submitted", step=item.step, counter=item.counter, file_hash=item.sha256.hex())
+        return True
+
+    while True:
+        for item in outbox.unsent():
+            await outbox.send(item, hand_over=to_relay, record=record)
+        if not outbox.unsent():
+            await outbox.changed()
 
 
-async def _record(
-    ledger: Ledger, admission: Admission, pool_id: int, work: Work, file_hash: bytes, address: str
-) -> None:
-    """Put the file on the ledger, as soon as this node is a member. Raises Blacklisted, Reverted."""
+async def _record(ledger: Ledger, admission: Admission, pool_id: int, item: Item, address: str) -> bool:
+    """Put the file on the ledger, as soon as this node is a member; False if it is refused. Raises Blacklisted."""
     while True:
         try:
-            await on_chain(ledger.submit, pool_id, work.step, work.counter, [file_hash])
-            return
+            await on_chain(ledger.submit, pool_id, item.step, item.counter, [item.sha256])
         except Reverted as fault:
-            member = await on_chain(ledger.member, pool_id, address)
-            raise_if_blacklisted(member, pool_id)
+            raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
             if fault.error_name != "NotActiveMember":
-                raise
-        log.warning("the manager has ejected this node: its work waits until it is invited again")
-        await admission.wait()
+                log.error("the ledger refused submission %d of step %d: %s", item.counter, item.step, fault)
+                return False
+            log.warning("this node is no member at the moment: its work waits until it is invited again")
+            await admission.wait()
+        else:
+            return True
 
 
 def engine_environment(config: RunConfig) -> dict[str, str]:

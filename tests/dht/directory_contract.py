@@ -108,7 +108,7 @@ async def run_state_comes_from_the_manager_only(bench: Bench) -> None:
 
 async def bad_records_are_refused_on_put(bench: Bench) -> None:
     honest = bench.sign(bench.node(2), bench.accounts[2])
-    forged_body = msgpack.packb([bench.accounts[2].address, PEER, ["trainer"], [], ""])
+    forged_body = msgpack.packb([bench.accounts[2].address, PEER, ["trainer"], [], "", b"", b""])
     foreign = sign_record(
         bench.node(2), domain=replace(bench.domain, run_id=b"q" * 32), account=bench.accounts[2], sequence=1,
         expires_unix_s=honest.expires_unix_s,

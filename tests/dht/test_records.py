@@ -48,6 +48,7 @@ def bodies(accounts: list[LocalAccount], domain: RecordDomain) -> list[tuple[Rec
     state = RunStateRecord(open_step=3, policy_version=1, manifest_hash=b"m" * 32)
     return [
         (node_body(accounts[1].address), accounts[1], node_key(domain.run_id)),
+        (node_body(accounts[1].address, sealed=b"s" * 4096, x25519=b"k" * 32), accounts[1], node_key(domain.run_id)),
         (provider, accounts[1], provider_key(domain.run_id, b"c" * 32)),
         (state, accounts[0], run_state_key(domain.run_id)),
     ]
@@ -104,7 +105,7 @@ def test_forged_for_another_subject(domain: RecordDomain, accounts: list[LocalAc
     honest = sign_record(
         node_body(thief.address), domain=domain, account=thief, sequence=1, expires_unix_s=int(NOW) + 60
     )
-    packed = msgpack.packb([victim.address, PEER, ["worker"], [], ""])
+    packed = msgpack.packb([victim.address, PEER, ["worker"], [], "", b"", b""])
     with pytest.raises(RecordInvalid, match="forged"):
         opened(replace(honest, subject=victim.address, body=packed), domain, accounts[0].address)
 
@@ -143,7 +144,8 @@ def test_expiry_by_the_receiver_s_clock(
     "change",
     [{"peer_id": "not base58 0OIl"}, {"roles": ("king",)}, {"roles": ("worker",) * 9}, {"multiaddrs": ("ip4",)},
      {"multiaddrs": ("/a",) * 9}, {"bulk_url": "file:///etc/passwd"}, {"bulk_url": "http://a/b?c"},
-     {"multiaddrs": ("/" + "a" * 300,)}],
+     {"multiaddrs": ("/" + "a" * 300,)}, {"sealed": b"s" * 4097}, {"sealed": "text"}, {"x25519": b"k" * 31},
+     {"x25519": b"k" * 33}],
 )  # fmt: skip
 def test_malformed_bodies(domain: RecordDomain, accounts: list[LocalAccount], change: dict[str, Any]) -> None:
     body = node_body(accounts[1].address, **change)

@@ -12,7 +12,6 @@ from eth_account.signers.local import LocalAccount
 
 import dht.store
 from dht.manifest import ManifestInvalid, sign_manifest
-from dht.sequence import BLOCK, SequenceCounter
 from dht.signing import RecordDomain
 from dht.store import ContentStore, StoreError
 from dht.throttle import Throttle
@@ -106,18 +105,6 @@ def test_a_checkpoint_with_a_broken_manifest_is_dropped_at_start(
         assert open_store().checkpoints() == ()
 
     run(story)
-
-
-def test_sequence_numbers_never_repeat(tmp_path: Path) -> None:
-    path, seen = tmp_path / "sequence", []
-    for _ in range(3):  # three lives, each killed without a farewell
-        counter = SequenceCounter(path, start=100)
-        seen += [counter.next() for _ in range(BLOCK + 1)]
-    assert seen == sorted(set(seen))
-    assert seen[0] == 100
-    path.write_text("rotten")
-    with pytest.raises(ValueError, match="not a sequence number"):
-        SequenceCounter(path, start=0)
 
 
 def test_throttle_keeps_the_rate() -> None:

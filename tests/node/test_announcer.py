@@ -12,6 +12,7 @@ from dht.clock import NetworkClock
 from dht.records import MAX_LIFETIME_S, RunStateRecord, open_record
 from dht.signing import RecordDomain
 from node.announcer import Announcer
+from node.state import NodeState
 
 ME = Account.from_key(b"\1" * 32)
 DOMAIN = RecordDomain(chain_id=31337, contract=ME.address, salt=b"s" * 32, run_id=b"r" * 32)
@@ -35,7 +36,7 @@ class Link:
 
 def announcer(link: Link, path: Path, ahead_s: float) -> tuple[Announcer, NetworkClock]:
     clock = NetworkClock(wall=lambda: link.now_s + ahead_s, steady=lambda: link.now_s)
-    made = Announcer(link, account=ME, domain=DOMAIN, lifetime_s=60, sequence_path=path / "sequence", clock=clock)  # type: ignore[arg-type]
+    made = Announcer(link, account=ME, domain=DOMAIN, lifetime_s=60, state=NodeState(path), clock=clock)  # type: ignore[arg-type]
     return made, clock
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from dht.store import StoreError
 from node.child import open_child
 from node.dhtd_link import NetworkStartFailed
 from node.network import Network, NetworkConfig, open_network
+from node.state import NodeState
 from tests.dht.directory_contract import CHECKS, PEER, Bench
 
 LIMIT_S = 90.0
@@ -71,11 +72,13 @@ def opener(accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path) -
     @asynccontextmanager
     async def opened(number: int, *bootstrap: str, **options: object) -> AsyncIterator[Network]:
         config = NetworkConfig(bootstrap=bootstrap, chunk_size_bytes=4096, **options)
-        async with open_network(
-            config, account=accounts[number], domain=domain, manager=accounts[0].address,
-            data_dir=tmp_path / str(number),
-        ) as network:  # fmt: skip
-            yield network
+        (folder := tmp_path / str(number)).mkdir(exist_ok=True)
+        with closing(NodeState(folder)) as state:
+            async with open_network(
+                config, account=accounts[number], domain=domain, manager=accounts[0].address, data_dir=folder,
+                state=state,
+            ) as network:  # fmt: skip
+                yield network
 
     return opened
 
@@ -224,11 +227,13 @@ from pathlib import Path
 from eth_account import Account
 from dht.signing import RecordDomain
 from node.network import NetworkConfig, open_network
+from node.state import NodeState
 async def main():
+    folder = Path({str(tmp_path)!r})
     account = Account.from_key(bytes([1]) * 32)
     domain = RecordDomain(chain_id=31337, contract=account.address, salt=b"s" * 32, run_id=b"r" * 32)
     async with open_network(NetworkConfig(), account=account, domain=domain, manager=account.address,
-                            data_dir=Path({str(tmp_path)!r})) as network:
+                            data_dir=folder, state=NodeState(folder)) as network:
         print(network._link.pid, flush=True)
         await trio.sleep_forever()
 trio.run(main)

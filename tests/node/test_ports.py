@@ -16,5 +16,6 @@ def test_ports_are_the_same_after_a_restart_unless_taken(tmp_path: Path) -> None
 
 
 def test_ports_are_read_off_a_nodes_addresses() -> None:
-    own = Ports.of("/ip4/127.0.0.1/tcp/1/p2p/12D3Ko", "/ip4/127.0.0.1/tcp/2/p2p/QmX", "http://127.0.0.1:3")
-    assert own == Ports(stream=1, dht=2, bulk=3)
+    stream, dht, bulk = "/ip4/127.0.0.1/tcp/1/p2p/12D3Ko", "/ip4/127.0.0.1/tcp/2/p2p/QmX", "http://127.0.0.1:3"
+    assert Ports.of(stream=stream, dht=dht, bulk=bulk) == Ports(stream=1, dht=2, bulk=3)
+    assert Ports.of(stream=stream, dht="", bulk="") == Ports(stream=1)
