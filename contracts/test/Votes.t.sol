@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {IComputePools} from "../src/interfaces/IComputePools.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
-import {IPools} from "../src/interfaces/IPools.sol";
 import {Fixture} from "./Fixture.sol";
 import {vm} from "./Vm.sol";
 
@@ -20,19 +18,6 @@ contract VotesTest is Fixture {
 
     function _isPending(bytes32 id) private view returns (bool) {
         return court.getDocket(id).outcome == ICourt.Outcome.PENDING;
-    }
-
-    /// A pool in which one validator decides alone.
-    function _singlePool() private {
-        IPools.Terms memory terms = _terms();
-        (terms.quorum, terms.panel) = (1, 1);
-        vm.startPrank(owner);
-        poolId = pools.createPool(domainId, manager, terms);
-        pools.startPool(poolId);
-        vm.stopPrank();
-        _join(judges[0], IComputePools.Role.VALIDATOR);
-        _join(worker, IComputePools.Role.WORKER);
-        _skip(1);
     }
 
     function test_aQuorumDecides() public {
