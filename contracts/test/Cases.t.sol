@@ -220,6 +220,18 @@ contract CasesTest is Fixture {
         vm.assertTrue(pools.barOf(poolId, worker) == IComputePools.Bar.NONE);
     }
 
+    function test_attack_validatorsLetInToMakeAnAppealHopeless() public {
+        _singlePool();
+        bytes32 id = _opened();
+        _reveal(id, judges[0], _verdict(REJECTED));
+        _join(judges[1], IComputePools.Role.VALIDATOR); // too late to judge, so it must not count either
+        bytes32 appealId = _appealed(id);
+        vm.assertEq(court.getDocket(appealId).validators, 1);
+        vm.assertEq(court.getDocket(appealId).quorum, 1);
+        _reveal(appealId, judges[0], _verdict(ACCEPTED));
+        vm.assertEq(registry.getNode(worker).locked, 0);
+    }
+
     function test_aConvictedValidatorJudgesNoMore() public {
         _judge(_accused(judges[2]), REJECTED);
         bytes32 id = _accused(worker);
