@@ -33,7 +33,6 @@ interface Vm {
     function getRecordedLogs() external returns (Log[] memory);
     function lastCallGas() external view returns (Gas memory);
     function cool(address account) external;
-    function envOr(string calldata name, string calldata otherwise) external view returns (string memory);
     function toString(uint256 number) external pure returns (string memory);
     function assume(bool condition) external pure;
     function assertEq(uint256 left, uint256 right) external pure;
