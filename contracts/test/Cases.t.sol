@@ -164,14 +164,20 @@ contract CasesTest is Fixture {
 
     function test_attack_oneStakeForManyCheats() public {
         bytes32[4] memory ids;
-        for (uint256 i; i < 4; ++i) ids[i] = _opened();
-        for (uint256 i; i < 4; ++i) _judge(ids[i], REJECTED);
+        for (uint256 i; i < 4; ++i) {
+            ids[i] = _opened();
+        }
+        for (uint256 i; i < 4; ++i) {
+            _judge(ids[i], REJECTED);
+        }
         vm.assertEq(registry.getNode(worker).locked, 4 * SLASH);
         _unbondAll();
         _skip(UNBONDING_S);
         _refused(INodeRegistry.StakeUnderCase.selector, abi.encode(worker, 4 * SLASH));
         _withdraw();
-        for (uint256 i; i < 4; ++i) court.execute(ids[i]);
+        for (uint256 i; i < 4; ++i) {
+            court.execute(ids[i]);
+        }
         vm.assertEq(registry.getNode(worker).unbonding, 0);
         vm.assertEq(registry.getNode(worker).locked, 0);
     }
@@ -243,8 +249,12 @@ contract CasesTest is Fixture {
     function testFuzz_casesInAnyOrder(uint8[3] memory order, bool[3] memory overturn, bool unbondFirst) public {
         bytes32[3] memory ids;
         bytes32[3] memory appeals;
-        for (uint256 i; i < 3; ++i) ids[i] = _opened();
-        for (uint256 i; i < 3; ++i) _judge(ids[i], REJECTED);
+        for (uint256 i; i < 3; ++i) {
+            ids[i] = _opened();
+        }
+        for (uint256 i; i < 3; ++i) {
+            _judge(ids[i], REJECTED);
+        }
         if (unbondFirst) _unbondAll();
         for (uint256 i; i < 3; ++i) {
             if (overturn[i]) appeals[i] = _appealed(ids[i]);

@@ -188,7 +188,9 @@ abstract contract Fixture {
     /// The worker and three validators, in the pool before anything is submitted.
     function _joinAll() internal {
         _join(worker, IComputePools.Role.WORKER);
-        for (uint256 i; i < 3; ++i) _newJudge();
+        for (uint256 i; i < 3; ++i) {
+            _newJudge();
+        }
         _skip(1);
     }
 
@@ -251,8 +253,12 @@ abstract contract Fixture {
     function _judge(bytes32 docketId, ICourt.Outcome outcome) internal {
         uint256 quorum = court.getDocket(docketId).quorum;
         ICourt.Verdict memory verdict = _verdict(outcome);
-        for (uint256 i; i < quorum; ++i) _commit(docketId, judges[i], verdict);
-        for (uint256 i; i < quorum; ++i) _reveal(docketId, judges[i], verdict);
+        for (uint256 i; i < quorum; ++i) {
+            _commit(docketId, judges[i], verdict);
+        }
+        for (uint256 i; i < quorum; ++i) {
+            _reveal(docketId, judges[i], verdict);
+        }
     }
 
     /// A case that is open against the worker.

@@ -116,10 +116,11 @@ contract GasTest is Fixture {
     }
 
     function _cost(address caller, address target, bytes memory data) private returns (uint256) {
-        address[6] memory all = [
-            address(token), address(registry), address(pools), address(runs), address(treasury), address(court)
-        ];
-        for (uint256 i; i < all.length; ++i) vm.cool(all[i]);
+        address[6] memory all =
+            [address(token), address(registry), address(pools), address(runs), address(treasury), address(court)];
+        for (uint256 i; i < all.length; ++i) {
+            vm.cool(all[i]);
+        }
         vm.prank(caller);
         (bool done,) = target.call(data);
         assert(done);

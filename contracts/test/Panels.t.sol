@@ -38,7 +38,9 @@ contract PanelsTest is Fixture {
 
     function test_thePanelHasItsSizeOnAverage() public {
         uint256 drawn;
-        for (uint256 i; i < 100; ++i) drawn += _drawn(_openedAfter(keccak256(abi.encode(i))));
+        for (uint256 i; i < 100; ++i) {
+            drawn += _drawn(_openedAfter(keccak256(abi.encode(i))));
+        }
         // 2,400 draws with chance 3/24: 300 expected, standard deviation 16
         vm.assertGe(drawn, 220);
         vm.assertLe(drawn, 380);

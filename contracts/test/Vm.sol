@@ -52,8 +52,7 @@ Vm constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
 
 /// @dev Shown by forge with -vv.
 function print(string memory line) view {
-    (bool shown,) = address(0x000000000000000000636F6e736F6c652e6c6f67).staticcall(
-        abi.encodeWithSignature("log(string)", line)
-    );
+    (bool shown,) =
+        address(0x000000000000000000636F6e736F6c652e6c6f67).staticcall(abi.encodeWithSignature("log(string)", line));
     assert(shown);
 }

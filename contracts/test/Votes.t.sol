@@ -156,7 +156,9 @@ contract VotesTest is Fixture {
     function test_nobodyIsSlashedForWhatWasLeftUnjudged() public {
         bytes32 id = _opened();
         ICourt.Verdict memory verdict = _verdict(REJECTED);
-        for (uint256 i; i < 3; ++i) _commit(id, judges[i], verdict);
+        for (uint256 i; i < 3; ++i) {
+            _commit(id, judges[i], verdict);
+        }
         _reveal(id, judges[0], verdict);
         vm.warp(court.getDocket(id).openedAt + VERDICT_S + 1);
         _reveal(id, judges[1], verdict);
@@ -208,8 +210,12 @@ contract VotesTest is Fixture {
     function testFuzz_onlyAnAgreeingQuorumDecides(uint8[3] memory votes) public {
         bytes32 id = _opened();
         uint256[4] memory tally;
-        for (uint256 i; i < 3; ++i) votes[i] = 1 + votes[i] % 3;
-        for (uint256 i; i < 3; ++i) _commit(id, judges[i], _verdict(ICourt.Outcome(votes[i])));
+        for (uint256 i; i < 3; ++i) {
+            votes[i] = 1 + votes[i] % 3;
+        }
+        for (uint256 i; i < 3; ++i) {
+            _commit(id, judges[i], _verdict(ICourt.Outcome(votes[i])));
+        }
         uint256 decided;
         for (uint256 i; i < 3; ++i) {
             _reveal(id, judges[i], _verdict(ICourt.Outcome(votes[i])));
