@@ -102,6 +102,8 @@ contract Court is ICourt, Multicall {
         (uint64 nowS, uint64 blockNumber) = (uint64(block.timestamp), uint64(block.number));
         Docket storage wider = _open(appealId, docket.poolId, docket.node, Kind.APPEAL, nowS, blockNumber);
         wider.about = docketId;
+        // Who came since may not judge, and so makes no panel wider and no quorum higher.
+        if (wider.validators > docket.validators) wider.validators = docket.validators;
         wider.panel = 2 * docket.panel;
         wider.quorum = docket.quorum < wider.validators ? docket.quorum + 1 : docket.quorum;
         emit DocketOpened(docket.poolId, appealId, docket.node, Kind.APPEAL, 0, 0);

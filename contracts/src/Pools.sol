@@ -29,7 +29,9 @@ abstract contract Pools is Domains, IPools {
         _domain(domainId).owner.check();
         if (manager == address(0)) revert ZeroAddress();
         if (terms.slash > terms.minStake) revert SlashAboveMinStake(terms.slash, terms.minStake);
-        if (terms.quorum == 0 || terms.quorum == type(uint8).max || terms.panel < terms.quorum) revert BadQuorum(terms.quorum, terms.panel);
+        if (terms.quorum == 0 || terms.quorum == type(uint8).max || terms.panel < terms.quorum) {
+            revert BadQuorum(terms.quorum, terms.panel);
+        }
         if (terms.roundS == 0 || terms.verdictS == 0 || terms.challengeS == 0 || terms.leaseS == 0) {
             revert BadWindows();
         }

@@ -164,14 +164,20 @@ contract CasesTest is Fixture {
 
     function test_attack_oneStakeForManyCheats() public {
         bytes32[4] memory ids;
-        for (uint256 i; i < 4; ++i) ids[i] = _opened();
-        for (uint256 i; i < 4; ++i) _judge(ids[i], REJECTED);
+        for (uint256 i; i < 4; ++i) {
+            ids[i] = _opened();
+        }
+        for (uint256 i; i < 4; ++i) {
+            _judge(ids[i], REJECTED);
+        }
         vm.assertEq(registry.getNode(worker).locked, 4 * SLASH);
         _unbondAll();
         _skip(UNBONDING_S);
         _refused(INodeRegistry.StakeUnderCase.selector, abi.encode(worker, 4 * SLASH));
         _withdraw();
-        for (uint256 i; i < 4; ++i) court.execute(ids[i]);
+        for (uint256 i; i < 4; ++i) {
+            court.execute(ids[i]);
+        }
         vm.assertEq(registry.getNode(worker).unbonding, 0);
         vm.assertEq(registry.getNode(worker).locked, 0);
     }
@@ -220,6 +226,18 @@ contract CasesTest is Fixture {
         vm.assertTrue(pools.barOf(poolId, worker) == IComputePools.Bar.NONE);
     }
 
+    function test_attack_validatorsLetInToMakeAnAppealHopeless() public {
+        _singlePool();
+        bytes32 id = _opened();
+        _reveal(id, judges[0], _verdict(REJECTED));
+        _join(judges[1], IComputePools.Role.VALIDATOR); // too late to judge, so it must not count either
+        bytes32 appealId = _appealed(id);
+        vm.assertEq(court.getDocket(appealId).validators, 1);
+        vm.assertEq(court.getDocket(appealId).quorum, 1);
+        _reveal(appealId, judges[0], _verdict(ACCEPTED));
+        vm.assertEq(registry.getNode(worker).locked, 0);
+    }
+
     function test_aConvictedValidatorJudgesNoMore() public {
         _judge(_accused(judges[2]), REJECTED);
         bytes32 id = _accused(worker);
@@ -231,8 +249,12 @@ contract CasesTest is Fixture {
     function testFuzz_casesInAnyOrder(uint8[3] memory order, bool[3] memory overturn, bool unbondFirst) public {
         bytes32[3] memory ids;
         bytes32[3] memory appeals;
-        for (uint256 i; i < 3; ++i) ids[i] = _opened();
-        for (uint256 i; i < 3; ++i) _judge(ids[i], REJECTED);
+        for (uint256 i; i < 3; ++i) {
+            ids[i] = _opened();
+        }
+        for (uint256 i; i < 3; ++i) {
+            _judge(ids[i], REJECTED);
+        }
         if (unbondFirst) _unbondAll();
         for (uint256 i; i < 3; ++i) {
             if (overturn[i]) appeals[i] = _appealed(ids[i]);

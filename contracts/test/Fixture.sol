@@ -66,7 +66,7 @@ abstract contract Fixture {
     }
 
     function _deploy() internal {
-        token = new StakeToken(address(this));
+        _newToken();
         registry = new NodeRegistry(token, SALT, UNBONDING_S);
         pools = new ComputePools(registry, SALT);
         treasury = new Treasury(token, registry, pools);
@@ -77,6 +77,10 @@ abstract contract Fixture {
         registry.wire(callers);
         pools.wire(callers);
         treasury.wire(callers);
+    }
+
+    function _newToken() internal virtual {
+        token = new StakeToken(address(this));
     }
 
     function _terms() internal pure virtual returns (IPools.Terms memory terms) {
@@ -184,7 +188,22 @@ abstract contract Fixture {
     /// The worker and three validators, in the pool before anything is submitted.
     function _joinAll() internal {
         _join(worker, IComputePools.Role.WORKER);
-        for (uint256 i; i < 3; ++i) _newJudge();
+        for (uint256 i; i < 3; ++i) {
+            _newJudge();
+        }
+        _skip(1);
+    }
+
+    /// Goes on in a pool in which the first of the judges decides alone.
+    function _singlePool() internal {
+        IPools.Terms memory terms = _terms();
+        (terms.quorum, terms.panel) = (1, 1);
+        vm.startPrank(owner);
+        poolId = pools.createPool(domainId, manager, terms);
+        pools.startPool(poolId);
+        vm.stopPrank();
+        _join(judges[0], IComputePools.Role.VALIDATOR);
+        _join(worker, IComputePools.Role.WORKER);
         _skip(1);
     }
 
@@ -234,8 +253,12 @@ abstract contract Fixture {
     function _judge(bytes32 docketId, ICourt.Outcome outcome) internal {
         uint256 quorum = court.getDocket(docketId).quorum;
         ICourt.Verdict memory verdict = _verdict(outcome);
-        for (uint256 i; i < quorum; ++i) _commit(docketId, judges[i], verdict);
-        for (uint256 i; i < quorum; ++i) _reveal(docketId, judges[i], verdict);
+        for (uint256 i; i < quorum; ++i) {
+            _commit(docketId, judges[i], verdict);
+        }
+        for (uint256 i; i < quorum; ++i) {
+            _reveal(docketId, judges[i], verdict);
+        }
     }
 
     /// A case that is open against the worker.

@@ -20,7 +20,9 @@ library MerkleTree {
             (layer, index) = (above, index / 2);
         }
         siblings = new bytes32[](count);
-        for (uint256 i; i < count; ++i) siblings[i] = found[i];
+        for (uint256 i; i < count; ++i) {
+            siblings[i] = found[i];
+        }
     }
 
     function pair(bytes32 left, bytes32 right) internal pure returns (bytes32) {

@@ -16,7 +16,9 @@ contract RunsTest is Fixture {
 
     function _hashes(uint256 count) private pure returns (bytes32[] memory hashes) {
         hashes = new bytes32[](count);
-        for (uint256 i; i < count; ++i) hashes[i] = keccak256(abi.encode("file", i));
+        for (uint256 i; i < count; ++i) {
+            hashes[i] = keccak256(abi.encode("file", i));
+        }
     }
 
     function _submit(uint64 step, uint32 first, bytes32[] memory hashes) private returns (bytes32) {

@@ -151,7 +151,9 @@ contract StakeTest is Fixture {
     function test_locksAboveTheStakeBurnAllAndNoMore() public {
         _unbond(30 ether);
         vm.startPrank(address(court));
-        for (uint256 i; i < 3; ++i) registry.lock(worker, SLASH);
+        for (uint256 i; i < 3; ++i) {
+            registry.lock(worker, SLASH);
+        }
         vm.stopPrank();
         _skip(UNBONDING_S);
         _refused(INodeRegistry.StakeUnderCase.selector, abi.encode(worker, 3 * SLASH));

@@ -66,8 +66,12 @@ contract TreasuryTest is Fixture {
         bytes32 id = _opened();
         ICourt.Verdict memory verdict = _verdict(ICourt.Outcome.ACCEPTED);
         verdict.units = type(uint128).max;
-        for (uint256 i; i < 2; ++i) _commit(id, judges[i], verdict);
-        for (uint256 i; i < 2; ++i) _reveal(id, judges[i], verdict);
+        for (uint256 i; i < 2; ++i) {
+            _commit(id, judges[i], verdict);
+        }
+        for (uint256 i; i < 2; ++i) {
+            _reveal(id, judges[i], verdict);
+        }
         vm.assertEq(treasury.creditOf(worker), 5 ether);
     }
 

@@ -33,7 +33,6 @@ interface Vm {
     function getRecordedLogs() external returns (Log[] memory);
     function lastCallGas() external view returns (Gas memory);
     function cool(address account) external;
-    function envOr(string calldata name, string calldata otherwise) external view returns (string memory);
     function toString(uint256 number) external pure returns (string memory);
     function assume(bool condition) external pure;
     function assertEq(uint256 left, uint256 right) external pure;
@@ -53,8 +52,7 @@ Vm constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
 
 /// @dev Shown by forge with -vv.
 function print(string memory line) view {
-    (bool shown,) = address(0x000000000000000000636F6e736F6c652e6c6f67).staticcall(
-        abi.encodeWithSignature("log(string)", line)
-    );
+    (bool shown,) =
+        address(0x000000000000000000636F6e736F6c652e6c6f67).staticcall(abi.encodeWithSignature("log(string)", line));
     assert(shown);
 }

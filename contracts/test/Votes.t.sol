@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
-import {IComputePools} from "../src/interfaces/IComputePools.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
-import {IPools} from "../src/interfaces/IPools.sol";
 import {Fixture} from "./Fixture.sol";
 import {vm} from "./Vm.sol";
 
@@ -20,19 +18,6 @@ contract VotesTest is Fixture {
 
     function _isPending(bytes32 id) private view returns (bool) {
         return court.getDocket(id).outcome == ICourt.Outcome.PENDING;
-    }
-
-    /// A pool in which one validator decides alone.
-    function _singlePool() private {
-        IPools.Terms memory terms = _terms();
-        (terms.quorum, terms.panel) = (1, 1);
-        vm.startPrank(owner);
-        poolId = pools.createPool(domainId, manager, terms);
-        pools.startPool(poolId);
-        vm.stopPrank();
-        _join(judges[0], IComputePools.Role.VALIDATOR);
-        _join(worker, IComputePools.Role.WORKER);
-        _skip(1);
     }
 
     function test_aQuorumDecides() public {
@@ -171,7 +156,9 @@ contract VotesTest is Fixture {
     function test_nobodyIsSlashedForWhatWasLeftUnjudged() public {
         bytes32 id = _opened();
         ICourt.Verdict memory verdict = _verdict(REJECTED);
-        for (uint256 i; i < 3; ++i) _commit(id, judges[i], verdict);
+        for (uint256 i; i < 3; ++i) {
+            _commit(id, judges[i], verdict);
+        }
         _reveal(id, judges[0], verdict);
         vm.warp(court.getDocket(id).openedAt + VERDICT_S + 1);
         _reveal(id, judges[1], verdict);
@@ -223,8 +210,12 @@ contract VotesTest is Fixture {
     function testFuzz_onlyAnAgreeingQuorumDecides(uint8[3] memory votes) public {
         bytes32 id = _opened();
         uint256[4] memory tally;
-        for (uint256 i; i < 3; ++i) votes[i] = 1 + votes[i] % 3;
-        for (uint256 i; i < 3; ++i) _commit(id, judges[i], _verdict(ICourt.Outcome(votes[i])));
+        for (uint256 i; i < 3; ++i) {
+            votes[i] = 1 + votes[i] % 3;
+        }
+        for (uint256 i; i < 3; ++i) {
+            _commit(id, judges[i], _verdict(ICourt.Outcome(votes[i])));
+        }
         uint256 decided;
         for (uint256 i; i < 3; ++i) {
             _reveal(id, judges[i], _verdict(ICourt.Outcome(votes[i])));

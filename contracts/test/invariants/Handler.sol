@@ -45,7 +45,9 @@ contract Handler is StakeActions, CourtActions, IllegalActions {
             this.unbar.selector,
             this.stake.selector
         ];
-        for (uint256 i; i < all.length; ++i) selectors[i] = all[i];
+        for (uint256 i; i < all.length; ++i) {
+            selectors[i] = all[i];
+        }
     }
 
     function illegal(uint256 seed, uint256 a, uint256 b) external {

@@ -31,8 +31,9 @@ abstract contract IllegalActions is MemberActions {
     function withdrawEarly(uint256 seed, uint256 n) external step(seed, 0) {
         n %= NODES;
         INodeRegistry.Node memory node = registry.getNode(nodes[n]);
-        if (node.unbonding == 0) _refused(INodeRegistry.ZeroAmount.selector, "");
-        else if (vm.getBlockTimestamp() < node.matures) {
+        if (node.unbonding == 0) {
+            _refused(INodeRegistry.ZeroAmount.selector, "");
+        } else if (vm.getBlockTimestamp() < node.matures) {
             if (seed % 2 == 0) vm.warp(node.matures - 1);
             _refused(INodeRegistry.Unbonding.selector, abi.encode(nodes[n], node.matures));
         } else if (held[nodes[n]] <= locked[nodes[n]]) {

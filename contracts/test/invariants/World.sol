@@ -60,7 +60,9 @@ abstract contract World is Fixture {
         vm.startPrank(owner);
         poolIds = [poolId, pools.createPool(domainId, manager, terms)];
         pools.startPool(poolIds[1]);
-        for (uint256 i; i < 2; ++i) pools.setManager(poolIds[i], standby, true);
+        for (uint256 i; i < 2; ++i) {
+            pools.setManager(poolIds[i], standby, true);
+        }
         vm.stopPrank();
         for (uint256 i; i < NODES; ++i) {
             uint256 key = 0x7000 + i;
@@ -115,6 +117,8 @@ abstract contract World is Fixture {
             uint256 id = poolIds[j];
             bool mayBeActive = isIn[id][node] && !_barred(id, i);
             if (pools.isActive(id, node) != mayBeActive) revert Broken("ejected and barred nodes are not active");
+            bool barred = pools.barOf(id, node) != IComputePools.Bar.NONE;
+            if (barred != isBarred[id][node]) revert Broken("barred until acquitted of all, or forgiven");
             IComputePools.Member memory member = pools.getMember(id, node);
             if (member.epoch != epochs[id][node]) revert Broken("ejection voids invites, and nothing else does");
             if (member.used != used[id][node]) revert Broken("used nonces stay used");
@@ -128,7 +132,9 @@ abstract contract World is Fixture {
     /// After whatever happened, everyone can have all of theirs.
     function settle() external {
         vm.warp(vm.getBlockTimestamp() + VERDICT_S + 2 * CHALLENGE_S + 1);
-        for (uint256 i; i < caseIds.length; ++i) _execute(caseIds[i]);
+        for (uint256 i; i < caseIds.length; ++i) {
+            _execute(caseIds[i]);
+        }
         for (uint256 i; i < NODES; ++i) {
             vm.assertEq(registry.getNode(nodes[i]).locked, 0, "no case stays open");
             uint256 stake = registry.getNode(nodes[i]).stake;
