@@ -233,8 +233,14 @@ async def _gather(config: RunConfig, ledger: Ledger, network: Network, batches: 
 
 async def _train(trainer: Child, batch: StepBatch, target: Path) -> dict[str, float]:
     shutil.rmtree(target, ignore_errors=True)
-    groups = [asdict(group) for group in batch.batch()]
-    result = await trainer.call("train", timeout_s=TRAIN_TIMEOUT_S, groups=groups, save_to=str(target.absolute()))
+    result = await trainer.call(
+        "train",
+        timeout_s=TRAIN_TIMEOUT_S,
+        groups=[asdict(group) for group in batch.batch()],
+        save_to=str(target.absolute()),
+        step=batch.step,
+        submissions=[submission_id.hex() for submission_id in batch.used()],
+    )
     log.info("step %d trained in %.1f s", batch.step, result["train_s"])
     return result
 

@@ -33,7 +33,7 @@ class StepBatch:
     wanted: int
     """Groups with non-zero advantage that make a full batch."""
     groups: list[TrainingGroup] = field(default_factory=list)
-    """The usable ones, in order of arrival."""
+    """The usable ones, in the order in which the ledger accepted their submissions."""
     rewards: list[float] = field(default_factory=list)
     """Of every accepted rollout, usable or not: the step's mean reward is the mean of these."""
     lengths: list[int] = field(default_factory=list)
@@ -41,6 +41,7 @@ class StepBatch:
     seen_groups: int = 0
     versions: set[int] = field(default_factory=set)
     _counted: set[bytes] = field(default_factory=set)
+    _sources: list[bytes] = field(default_factory=list)
 
     @property
     def full(self) -> bool:
@@ -60,6 +61,7 @@ class StepBatch:
         self.seen_groups += len(by_problem)
         for problem_id, members in by_problem.items():
             if len({r.reward for r in members}) > 1:
+                self._sources.append(submission_id)
                 self.groups.append(
                     TrainingGroup(
                         problem_id=problem_id,
@@ -75,3 +77,7 @@ class StepBatch:
         if not self.full:
             raise ValueError(f"step {self.step} has {len(self.groups)} of {self.wanted} groups")
         return tuple(self.groups[: self.wanted])
+
+    def used(self) -> tuple[bytes, ...]:
+        """The submissions whose groups are in `batch()`, in order; their files are enough to train the step again."""
+        return tuple(dict.fromkeys(self._sources[: self.wanted]))

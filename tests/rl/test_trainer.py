@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
 from rl.batch import TrainingGroup
-from rl.trainer import PolicyTrainer, Recipe, TrainingFault
+from rl.trainer import TRAINED_ON, PolicyTrainer, Recipe, TrainingFault
 from tests.rl.tiny_llama import make_llama, plain_forward, plain_logprobs, write_llama
 
 RECIPE = Recipe(
@@ -181,9 +182,10 @@ def test_what_is_saved_loads_in_bfloat16(folder: Path, tmp_path: Path) -> None:
     policy = start(folder, learning_rate=1e-2)
     policy.step(GROUPS)
     target = tmp_path / "policy-1"
-    policy.save(target)
+    policy.save(target, step=0, submissions=["aa"])
     assert [path.name for path in tmp_path.iterdir()] == ["policy-1"]
-    assert {path.name for path in target.iterdir()} == {path.name for path in folder.iterdir()}
+    assert {path.name for path in target.iterdir()} == {path.name for path in folder.iterdir()} | {TRAINED_ON}
+    assert json.loads((target / TRAINED_ON).read_text()) == {"step": 0, "submissions": ["aa"]}
     loaded = AutoModelForCausalLM.from_pretrained(target, dtype=torch.bfloat16).state_dict()
     trained, old = weights(policy), make_llama().state_dict()
     assert loaded.keys() == trained.keys()
@@ -196,7 +198,7 @@ def test_what_is_saved_loads_in_bfloat16(folder: Path, tmp_path: Path) -> None:
 def test_a_half_written_folder_of_an_earlier_run_is_no_hindrance(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "policy-1.part").mkdir()
     (tmp_path / "policy-1.part" / "junk").write_text("")
-    start(folder).save(tmp_path / "policy-1")
+    start(folder).save(tmp_path / "policy-1", step=0, submissions=[])
     assert not (tmp_path / "policy-1" / "junk").exists()
     assert not (tmp_path / "policy-1.part").exists()
 
