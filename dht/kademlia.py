@@ -27,7 +27,7 @@ from dht.lean_hivemind import (
     RecordValidatorBase,
     ValidationError,
 )
-from dht.records import RecordInvalid, SignedRecord, encode_record, open_record, storage_time
+from dht.records import Authority, RecordInvalid, SignedRecord, encode_record, open_record, storage_time
 from dht.signing import RecordDomain
 
 STARTUP_TIMEOUT_S = 60  # P2P.md: slow under load
@@ -40,10 +40,13 @@ log = logging.getLogger(__name__)
 
 
 class RecordValidator(RecordValidatorBase):
-    """hivemind's hook: whether a (key, subkey, value, expiration) may be stored or believed."""
+    """hivemind's hook: whether a (key, subkey, value, expiration) may be stored or believed.
 
-    def __init__(self, *, domain: RecordDomain, manager: str) -> None:
-        self._domain, self._manager = domain, manager
+    `authority` may be replaced at any time.
+    """
+
+    def __init__(self, *, domain: RecordDomain, authority: Authority) -> None:
+        self._domain, self.authority = domain, authority
 
     def validate(self, record: DHTRecord) -> bool:
         """True only for a valid record under its own key and subject, with the expiration its signature fixes."""
@@ -51,7 +54,7 @@ class RecordValidator(RecordValidatorBase):
             value = MSGPackSerializer.loads(record.value) if len(record.value) < 2**16 else None
             if not isinstance(value, bytes):
                 return False
-            signed = open_record(value, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+            signed = open_record(value, domain=self._domain, authority=self.authority, now_unix_s=time.time())
         except RecordInvalid as error:
             log.info("refused a record: %s", error.reason)
             return False
@@ -68,15 +71,18 @@ class RecordValidator(RecordValidatorBase):
 class KademliaDirectory:
     """Directory over a running hivemind node; create with `open`, end with `close`. One asyncio loop only."""
 
-    def __init__(self, node: DHTNode, *, domain: RecordDomain, manager: str, bootstrap: Sequence[str]) -> None:
-        self._node, self._domain, self._manager = node, domain, manager
+    def __init__(
+        self, node: DHTNode, *, domain: RecordDomain, validator: RecordValidator, bootstrap: Sequence[str]
+    ) -> None:
+        self._node, self._domain, self._validator = node, domain, validator
         self._bootstrap = [Multiaddr(address) for address in bootstrap]
         self._keeper = asyncio.create_task(self._keep_company()) if bootstrap else None
 
     @classmethod
     async def open(
-        cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path
-    ) -> KademliaDirectory:
+        cls, *, domain: RecordDomain, authority: Authority, host: str, port: int, bootstrap: Sequence[str],
+        data_dir: Path,
+    ) -> KademliaDirectory:  # fmt: skip
         """Starts p2pd on `host`:`port` (0: any).
 
         The DHT's own key is made once in `data_dir`; dead bootstrap peers do not fail it.
@@ -91,12 +97,13 @@ class KademliaDirectory:
             host_maddrs=[f"/ip4/{host}/tcp/{port}"], identity_path=str(identity), check_if_identity_free=False,
             startup_timeout=STARTUP_TIMEOUT_S, auto_nat=False, nat_port_map=False, use_relay=False,
         )  # fmt: skip
+        validator = RecordValidator(domain=domain, authority=authority)
         node = await DHTNode.create(
             p2p=p2p, node_id=DHTID.generate(source=p2p.peer_id.to_bytes()), wait_timeout=RPC_TIMEOUT_S,
             cache_locally=False, cache_on_store=False, cache_nearest=0,
-            record_validator=RecordValidator(domain=domain, manager=manager),
+            record_validator=validator,
         )  # fmt: skip
-        self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap)
+        self = cls(node, domain=domain, validator=validator, bootstrap=bootstrap)
         if bootstrap and not await self._join():
             log.warning("no bootstrap peer answered (%s); retrying with back-off", ", ".join(bootstrap))
         return self
@@ -106,6 +113,15 @@ class KademliaDirectory:
         """Other nodes in the routing table."""
         return len(self._node.protocol.routing_table.uid_to_peer_id)
 
+    @property
+    def authority(self) -> Authority:
+        """Whose run state is stored and believed."""
+        return self._validator.authority
+
+    @authority.setter
+    def authority(self, authority: Authority) -> None:
+        self._validator.authority = authority
+
     async def multiaddrs(self) -> list[str]:
         """Addresses that others may give as bootstrap peers."""
         return [str(address) for address in await self._node.get_visible_maddrs()]
@@ -113,7 +129,7 @@ class KademliaDirectory:
     async def publish(self, record: SignedRecord) -> None:
         """See Directory; raises RecordInvalid, PublishRefused."""
         data = encode_record(record)
-        record = open_record(data, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        record = open_record(data, domain=self._domain, authority=self.authority, now_unix_s=time.time())
         if await self._node.store(record.key, data, storage_time(record), subkey=record.subject):
             return
         # hivemind answers with the last replica's word, and a replica that already got this very record says no
@@ -129,7 +145,7 @@ class KademliaDirectory:
         if found is None or not isinstance(found.value, dict):
             return ()
         values = [item.value for item in found.value.values()]
-        return newest(key, values, domain=self._domain, manager=self._manager, now_unix_s=time.time())
+        return newest(key, values, domain=self._domain, authority=self.authority, now_unix_s=time.time())
 
     async def close(self) -> None:
         """Stops the node and its p2pd."""
