@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ledger.bindings import sign_binding
 from ledger.client import Ledger
+from ledger.cursor import EventCursor
 from ledger.deployment import Deployment, deploy
-from ledger.events import EventCursor
 from ledger.invites import sign_invite
 
-__all__ = ["Deployment", "EventCursor", "Ledger", "deploy", "sign_invite"]
+__all__ = ["Deployment", "EventCursor", "Ledger", "deploy", "sign_binding", "sign_invite"]

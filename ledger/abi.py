@@ -18,7 +18,7 @@ from eth_utils.abi import collapse_if_tuple
 from ledger.errors import Reverted
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
-CONTRACTS = ("StakeToken", "NodeRegistry", "ComputePools", "RunLedger")
+CONTRACTS = ("StakeToken", "NodeRegistry", "ComputePools", "Treasury", "RunLedger", "Court")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,11 @@ class Interface:
 def interface(name: str) -> Interface:
     """The interface of the contract with this name, read once."""
     return Interface(name)
+
+
+def topic_of(contract: str, event: str) -> str:
+    """The first topic of the event with this name, for `eth_getLogs`."""
+    return next(f"0x{topic.hex()}" for topic, entry in interface(contract).events.items() if entry.name == event)
 
 
 def decode_revert(data: bytes) -> Reverted:

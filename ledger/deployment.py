@@ -18,17 +18,22 @@ from ledger.errors import DeploymentInvalid
 from ledger.rpc import Rpc
 from ledger.transactions import TransactionQueue
 
+UNBONDING_S = 7 * 86_400
+CONTRACT_FIELDS = ("token", "registry", "pools", "treasury", "runs", "court")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """Chain id, salt (32 bytes), the four contracts' addresses, and the block from which they exist."""
+    """Chain id, salt (32 bytes), the contracts' addresses, and the block from which they exist."""
 
     chain_id: int
     salt: bytes
     token: str
     registry: str
     pools: str
+    treasury: str
     runs: str
+    court: str
     block: int = 0
 
     def to_dict(self) -> dict[str, int | str]:
@@ -41,7 +46,7 @@ class Deployment:
         expected = set(cls.__slots__)
         if set(values) - expected or expected - set(values) - {"block"}:
             raise DeploymentInvalid(f"a deployment has the fields {sorted(expected)}, found {sorted(values)}")
-        for name in ("token", "registry", "pools", "runs"):
+        for name in CONTRACT_FIELDS:
             if not is_checksum_address(values[name]):
                 raise DeploymentInvalid(f"{name} is not a checksum address: {values[name]!r}")
         for name in ("chain_id", "block"):
@@ -57,12 +62,15 @@ class Deployment:
         return cls(**{**values, "salt": salt})
 
 
-def deploy(rpc_url: str, account: LocalAccount, *, salt: bytes | None = None) -> Deployment:
+def deploy(
+    rpc_url: str, account: LocalAccount, *, salt: bytes | None = None, unbonding_s: int = UNBONDING_S
+) -> Deployment:
     """Create and wire the contracts; `account` pays, and owns the stake token. Errors as of `TransactionQueue.send`.
 
     Args:
         salt: 32 bytes; None draws them at random. Only a run that must be repeated exactly (same run id, hence same
             problems) names its own, and only on a chain of its own.
+        unbonding_s: seconds that stake on its way out stays within reach of a case; no pool may judge for longer.
     """
     rpc, salt = Rpc(rpc_url), salt or secrets.token_bytes(32)
     chain_id = int(rpc.call("eth_chainId"), 16)
@@ -72,10 +80,15 @@ def deploy(rpc_url: str, account: LocalAccount, *, salt: bytes | None = None) ->
         return queue.send(None, interface(name).creation(*arguments)).contract
 
     token = create("StakeToken", account.address)
-    registry = create("NodeRegistry", token)
+    registry = create("NodeRegistry", token, salt, unbonding_s)
     pools = create("ComputePools", registry, salt)
-    runs = create("RunLedger", pools, registry)
-    queue.send(registry, interface("NodeRegistry").encode("wire", [pools, runs]))
-    block = queue.send(pools, interface("ComputePools").encode("wire", [runs])).block
+    runs = create("RunLedger", pools)
+    treasury = create("Treasury", token, registry, pools)
+    court = create("Court", pools, registry, runs, treasury)
+    for name, address in (("NodeRegistry", registry), ("ComputePools", pools), ("Treasury", treasury)):
+        block = queue.send(address, interface(name).encode("wire", [court])).block
     queue.close()
-    return Deployment(chain_id=chain_id, salt=salt, token=token, registry=registry, pools=pools, runs=runs, block=block)
+    return Deployment(
+        chain_id=chain_id, salt=salt, token=token, registry=registry, pools=pools, treasury=treasury, runs=runs,
+        court=court, block=block,
+    )  # fmt: skip

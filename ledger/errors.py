@@ -5,6 +5,8 @@ Decides nothing and retries nothing: `ChainUnavailable` and `NotMined` may pass 
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 
 class LedgerError(Exception):
     """Base of all errors of this package."""
@@ -14,8 +16,7 @@ class ChainUnavailable(LedgerError):
     """The RPC endpoint did not answer; trying again later may help."""
 
     def __init__(self, url: str, cause: str) -> None:
-        super().__init__(f"no chain at {url} ({cause}): is the node running and the --rpc URL right?")
-        self.url = url
+        super().__init__(f"no chain at {shown_url(url)} ({cause}): is the node running and the --rpc URL right?")
 
 
 class NotMined(LedgerError):
@@ -63,12 +64,32 @@ class Reverted(LedgerError):
         self.arguments = arguments
 
 
+class InvitesUsedUp(LedgerError):
+    """All 256 invites of a member's epoch were used or cancelled; an ejection opens the next epoch."""
+
+
+class DatabaseTooNew(LedgerError):
+    """A newer version of this program wrote the file."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has version {found} of its tables, this program knows {known}: run the newer program again"
+        )
+        self.path = path
+
+
 class DeploymentInvalid(LedgerError):
     """A deployment description lacks a field or holds one of the wrong form."""
 
 
 class AnvilFailed(LedgerError):
     """The local development chain did not start."""
+
+
+def shown_url(url: str) -> str:
+    """Scheme, host and port: what else is in the URL of an endpoint may be a key."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _shown(arguments: tuple[object, ...]) -> str:

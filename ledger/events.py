@@ -1,66 +1,292 @@
-"""The contracts' logs as typed events, and how far a reader has handled them.
+"""Everything the contracts log, one class an event, with the Solidity event's name and fields.
 
-Decides which logs are events of ours and what a cursor remembers. Refuses to move a cursor back: handling may repeat
-after a crash (so it must be idempotent), never skip.
+Decides nothing. Amounts are wei, times unix seconds of the chain's clock.
 """
 
 from __future__ import annotations
 
-import re
-import sqlite3
-import threading
-from pathlib import Path
+from dataclasses import dataclass
 
-from ledger import types
-from ledger.abi import decode_log
-
-_EVENTS = {kind.__name__: kind for kind in types.Event.__subclasses__()}
-_RENAMED = {"stake": "stake_wei", "amount": "amount_wei", "min_stake": "min_stake_wei", "slash": "slash_wei"}
-_PARSED = {"role": types.Role, "outcome": types.Outcome, "reason": types.reason_text}
+from ledger.types import Bar, CaseState, Kind, Outcome, PoolState, Role, Terms
 
 
-def parse_log(log: dict) -> types.Event | None:
-    """One entry of `eth_getLogs` or of a receipt as an event; None where it is not one that readers act on."""
-    topics = [bytes.fromhex(topic[2:]) for topic in log["topics"]]
-    decoded = decode_log(topics, bytes.fromhex(log["data"][2:])) if topics else None
-    if decoded is None or decoded[0] not in _EVENTS:
-        return None
-    values = {}
-    for name, value in decoded[1].items():
-        snake = re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
-        values[_RENAMED.get(snake, snake)] = _PARSED[snake](value) if snake in _PARSED else value
-    return _EVENTS[decoded[0]](block=int(log["blockNumber"], 16), log_index=int(log["logIndex"], 16), **values)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something a contract logged; (block, log_index) is unique and ordered."""
+
+    block: int
+    log_index: int
 
 
-class EventCursor:
-    """The next block a named reader has to handle, on disk. `scope` keeps the cursors of deployments apart."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolEvent(Event):
+    """Something that concerns one pool."""
 
-    def __init__(self, path: Path, name: str, *, scope: str = "", start_block: int = 0) -> None:
-        self._key = (name, scope)
-        self._lock = threading.Lock()
-        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute(
-            "CREATE TABLE IF NOT EXISTS cursors"
-            " (name TEXT, scope TEXT, next_block INTEGER NOT NULL, PRIMARY KEY (name, scope))"
-        )
-        self._db.execute("INSERT OR IGNORE INTO cursors VALUES (?, ?, ?)", (*self._key, start_block))
+    pool_id: int
 
-    @property
-    def next_block(self) -> int:
-        """The first block not yet committed."""
-        with self._lock:
-            query = "SELECT next_block FROM cursors WHERE name = ? AND scope = ?"
-            return self._db.execute(query, self._key).fetchone()[0]
 
-    def commit(self, block: int) -> None:
-        """Everything up to and including `block` has been handled."""
-        with self._lock:
-            self._db.execute(
-                "UPDATE cursors SET next_block = max(next_block, ?) WHERE name = ? AND scope = ?",
-                (block + 1, *self._key),
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRegistered(Event):
+    node: str
+    staker: str
 
-    def close(self) -> None:
-        with self._lock:
-            self._db.close()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StakeAdded(Event):
+    node: str
+    amount_wei: int
+    stake_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StakeBurnt(Event):
+    """`amount_wei` was burnt; `stake_wei` is left at work."""
+
+    node: str
+    amount_wei: int
+    stake_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StakeLocked(Event):
+    node: str
+    amount_wei: int
+    locked_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StakeUnlocked(Event):
+    node: str
+    amount_wei: int
+    locked_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StakeWithdrawn(Event):
+    node: str
+    staker: str
+    amount_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnbondingStarted(Event):
+    """`amount_wei` more is on its way out."""
+
+    node: str
+    amount_wei: int
+    matures_unix_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blacklisted(PoolEvent):
+    account: str
+    bar: Bar
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainBlacklisted(Event):
+    domain_id: int
+    account: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainCreated(Event):
+    domain_id: int
+    owner: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainOwnerChanged(Event):
+    domain_id: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainOwnerOffered(Event):
+    domain_id: int
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainUnblacklisted(Event):
+    domain_id: int
+    account: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteCancelled(PoolEvent):
+    node: str
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinsPaused(PoolEvent):
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTaken(PoolEvent):
+    manager: str
+    epoch: int
+    expires_unix_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerSet(PoolEvent):
+    manager: str
+    allowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberEjected(PoolEvent):
+    """`by` is the manager, who purged it, or the court after a verdict."""
+
+    node: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberJoined(PoolEvent):
+    node: str
+    role: Role
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberLeft(PoolEvent):
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCreated(PoolEvent):
+    domain_id: int
+    owner: str
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOwnerChanged(PoolEvent):
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOwnerOffered(PoolEvent):
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStateChanged(PoolEvent):
+    state: PoolState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unblacklisted(PoolEvent):
+    account: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAnnounced(PoolEvent):
+    version: int
+    manifest_hash: bytes
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionRecorded(PoolEvent):
+    submission_id: bytes
+    node: str
+    step: int
+    counter: int
+    file_hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseClosed(PoolEvent):
+    """OVERTURNED for the docket that was appealed makes it ACCEPTED."""
+
+    docket_id: bytes
+    node: str
+    state: CaseState
+    burnt_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseOpened(PoolEvent):
+    docket_id: bytes
+    node: str
+    amount_wei: int
+    until_unix_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocketOpened(PoolEvent):
+    """`reason` and `evidence_hash` are an accusation's."""
+
+    docket_id: bytes
+    node: str
+    kind: Kind
+    reason: str
+    evidence_hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeReached(PoolEvent):
+    """A quorum agreed; `node` is the one judged, `reason` and `evidence_hash` are those of the deciding verdict."""
+
+    docket_id: bytes
+    node: str
+    kind: Kind
+    outcome: Outcome
+    reason: str
+    evidence_hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictCommitted(Event):
+    docket_id: bytes
+    validator: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRevealed(Event):
+    """One validator's answer, in full."""
+
+    docket_id: bytes
+    validator: str
+    outcome: Outcome
+    units: int
+    reason: str
+    evidence_hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreditClaimed(Event):
+    node: str
+    staker: str
+    amount_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FundsReclaimed(PoolEvent):
+    owner: str
+    amount_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolFunded(PoolEvent):
+    by: str
+    amount_wei: int
+    funds_wei: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCredited(PoolEvent):
+    """`amount_wei` is less than the units' price where the pool's funds ran out."""
+
+    node: str
+    units: int
+    amount_wei: int

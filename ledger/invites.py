@@ -1,27 +1,35 @@
 """Invites as the contract verifies them: EIP-712 typed data, signed by the pool's manager.
 
-Decides the typed data, field by field equal to `ComputePools.Invite`. Refuses nothing: the contract is the judge.
+Decides the typed data, field by field equal to `ComputePools.Invite`, and which of an epoch's 256 nonces comes next.
+Refuses nothing else: the contract is the judge.
 """
 
 from __future__ import annotations
 
-from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 
 from ledger.deployment import Deployment
-from ledger.types import Invite
+from ledger.errors import InvitesUsedUp
+from ledger.typed_data import sign_typed
+from ledger.types import Invite, Member
 
-_TYPES = {
-    "Invite": [
-        {"name": "node", "type": "address"},
-        {"name": "poolId", "type": "uint256"},
-        {"name": "domainId", "type": "uint256"},
-        {"name": "role", "type": "uint8"},
-        {"name": "nonce", "type": "uint256"},
-        {"name": "expires", "type": "uint256"},
-        {"name": "salt", "type": "bytes32"},
-    ]
+_FIELDS = {
+    "node": "address",
+    "poolId": "uint256",
+    "domainId": "uint256",
+    "role": "uint8",
+    "nonce": "uint256",
+    "expires": "uint256",
+    "salt": "bytes32",
 }
+
+
+def free_nonce(member: Member) -> int:
+    """The lowest nonce of the member's epoch that no invite has used. Raises `InvitesUsedUp`."""
+    bit = (~member.used & (member.used + 1)).bit_length() - 1
+    if bit > 255:
+        raise InvitesUsedUp(f"all 256 invites for {member.address} are used: eject it to open new ones")
+    return member.epoch * 256 + bit
 
 
 def invite_tuple(invite: Invite, deployment: Deployment) -> tuple[str, int, int, int, int, int, bytes]:
@@ -39,12 +47,11 @@ def invite_tuple(invite: Invite, deployment: Deployment) -> tuple[str, int, int,
 
 def sign_invite(invite: Invite, deployment: Deployment, account: LocalAccount) -> bytes:
     """The manager's 65-byte signature."""
-    names = [field["name"] for field in _TYPES["Invite"]]
-    domain = {
-        "name": "intellect-node",
-        "version": "1",
-        "chainId": deployment.chain_id,
-        "verifyingContract": deployment.pools,
-    }
-    message = dict(zip(names, invite_tuple(invite, deployment), strict=True))
-    return bytes(account.sign_message(encode_typed_data(domain, _TYPES, message)).signature)
+    return sign_typed(
+        account,
+        chain_id=deployment.chain_id,
+        contract=deployment.pools,
+        purpose="Invite",
+        fields=_FIELDS,
+        values=invite_tuple(invite, deployment),
+    )

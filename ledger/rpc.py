@@ -12,11 +12,13 @@ import itertools
 import json
 import re
 import threading
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from ledger.errors import ChainUnavailable, RpcError
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_BATCH = 100
 
 
 class Rpc:
@@ -36,12 +38,32 @@ class Rpc:
 
     def call(self, method: str, *params: object) -> object:
         """The `result` of one request."""
-        request = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        return self._result(method, self._ask(self._request(method, params)))
+
+    def call_many(self, method: str, *params_of_each: Sequence[object]) -> list[object]:
+        """The results of many requests for one method, asked together; the first error among them is raised."""
+        results: list[object] = []
+        for start in range(0, len(params_of_each), MAX_BATCH):
+            requests = [self._request(method, params) for params in params_of_each[start : start + MAX_BATCH]]
+            answers = self._ask(requests)
+            if not isinstance(answers, list):
+                self._result(method, answers)  # an error that concerns them all
+                raise ChainUnavailable(self.url, "answer is not a JSON-RPC batch")
+            by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
+            results += [self._result(method, by_id.get(request["id"])) for request in requests]
+        return results
+
+    def _request(self, method: str, params: Sequence[object]) -> dict[str, object]:
+        return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+
+    def _ask(self, request: object) -> object:
         body = self._exchange(json.dumps(request).encode())
         try:
-            answer = json.loads(body)
+            return json.loads(body)
         except ValueError as error:
             raise ChainUnavailable(self.url, f"answer is not JSON: {error}") from error
+
+    def _result(self, method: str, answer: object) -> object:
         if not isinstance(answer, dict) or ("result" not in answer and not isinstance(answer.get("error"), dict)):
             raise ChainUnavailable(self.url, "answer is not JSON-RPC")
         if isinstance(fault := answer.get("error"), dict):
@@ -62,7 +84,9 @@ class Rpc:
                 connection.close()
                 connection = self._local.connection = None
                 if not kept or not isinstance(error, http.client.HTTPException | ConnectionError):
-                    raise ChainUnavailable(self.url, f"{type(error).__name__}: {error}") from error
+                    cause = f"{type(error).__name__}: {error}"
+                    cause = cause if self._target == "/" else cause.replace(self._target, "…")
+                    raise ChainUnavailable(self.url, cause) from error
                 kept = False
             else:
                 self._local.connection = connection

@@ -11,11 +11,16 @@ import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from ledger import Deployment, Ledger, deploy, sign_invite
+from ledger import Deployment, Ledger, deploy, sign_binding, sign_invite
 from ledger.anvil import Anvil, anvil, anvil_binary
-from ledger.types import Role
+from ledger.rpc import Rpc
+from ledger.types import Role, Terms
 
 ETHER = 10**18
+TERMS = Terms(
+    min_stake_wei=10 * ETHER, slash_wei=4 * ETHER, unit_price_wei=10, member_limit=100, quorum=1, panel=1, round_s=10,
+    verdict_s=1000, challenge_s=100, lease_s=300, requirements_uri="file:requirements.toml",
+)  # fmt: skip
 CONTRACTS = Path(__file__).resolve().parents[2] / "contracts"
 
 
@@ -38,7 +43,7 @@ def owner(chain: Anvil, deployment: Deployment) -> Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A fresh pool (10 tokens to join, 4 slashed), and nodes with funds."""
+    """A fresh, started pool (10 tokens to join, 4 slashed), and nodes with funds."""
 
     chain: Anvil
     deployment: Deployment
@@ -46,25 +51,41 @@ class World:
     pool_id: int
 
     def newcomer(self, queue_path: Path | None = None, account: LocalAccount | None = None) -> Ledger:
-        """A funded and registered node outside the pool."""
+        """A funded node outside the pool that registered itself."""
         account = account or Account.create()
         self.owner.transfer_eth(account.address, ETHER)
         self.owner.mint(account.address, 10 * ETHER)
         ledger = Ledger(self.chain.url, self.deployment, account, queue_path)
-        ledger.register(10 * ETHER)
+        binding = ledger.new_binding(account.address, account.address, 600)
+        ledger.register(binding, sign_binding(binding, self.deployment, account), 10 * ETHER)
         return ledger
 
     def member(self, role: Role, queue_path: Path | None = None) -> Ledger:
         ledger = self.newcomer(queue_path)
+        self.invite(ledger, role)
+        return ledger
+
+    def invite(self, ledger: Ledger, role: Role) -> None:
+        """Sign an invite for this node, and let it join."""
         invite = self.owner.new_invite(self.pool_id, ledger.account.address, role, 600)
         ledger.join(invite, sign_invite(invite, self.deployment, self.owner.account))
-        return ledger
+
+    def wait(self, seconds: int) -> None:
+        """Let so much chain time pass."""
+        rpc = Rpc(self.chain.url)
+        rpc.call("evm_increaseTime", hex(seconds))
+        rpc.call("evm_mine")
 
 
 @pytest.fixture
 def world(chain: Anvil, deployment: Deployment, owner: Ledger) -> World:
-    domain_id = owner.create_domain("maths")
-    pool_id = owner.create_pool(domain_id, owner.account.address, 10 * ETHER, 4 * ETHER)
+    return make_world(chain, deployment, owner, TERMS)
+
+
+def make_world(chain: Anvil, deployment: Deployment, owner: Ledger, terms: Terms) -> World:
+    """A started pool with these terms, in a domain of its own."""
+    pool_id = owner.create_pool(owner.create_domain("maths"), owner.account.address, terms)
+    owner.start_pool(pool_id)
     return World(chain=chain, deployment=deployment, owner=owner, pool_id=pool_id)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ledger.anvil import anvil, anvil_binary
-from ledger.deployment import Deployment
+from ledger.client import Ledger
+from ledger.deployment import Deployment, deploy
 from ledger.errors import AnvilFailed, ChainUnavailable, DeploymentInvalid
 from ledger.rpc import Rpc
 from ledger.types import reason_bytes, reason_text
@@ -39,9 +40,14 @@ def test_malformed_descriptions_are_refused_by_field(deployment, change, message
 
 def test_a_missing_field_is_refused(deployment):
     values = deployment.to_dict()
-    del values["runs"]
+    del values["court"]
     with pytest.raises(DeploymentInvalid):
         Deployment.from_dict(values)
+
+
+def test_the_unbonding_time_is_the_deployers_choice(chain):
+    short = deploy(chain.url, chain.account(1), unbonding_s=60)
+    assert Ledger(chain.url, short).unbonding_s() == 60
 
 
 def test_reason_codes_fit_32_ascii_bytes():

@@ -8,21 +8,35 @@ from pathlib import Path
 import pytest
 from eth_utils import keccak
 
+from ledger.abi import interface
 from ledger.anvil import anvil, anvil_binary
 from ledger.client import Ledger
+from ledger.court import Answer
+from ledger.cursor import EventCursor
 from ledger.deployment import deploy
 from ledger.errors import WrongChain
-from ledger.events import EventCursor, parse_log
-from ledger.types import (
+from ledger.events import (
+    Blacklisted,
+    CaseClosed,
+    CaseOpened,
     CheckpointAnnounced,
+    DocketOpened,
+    Event,
+    LeaseTaken,
     MemberEjected,
     MemberJoined,
-    Outcome,
-    Role,
-    StakeSlashed,
+    NodeRegistered,
+    OutcomeReached,
+    PoolCreated,
+    PoolEvent,
+    StakeBurnt,
+    StakeLocked,
     SubmissionRecorded,
-    VerdictGiven,
+    VerdictRevealed,
 )
+from ledger.logs import EVENTS, parse_log
+from ledger.types import Bar, CaseState, Kind, Outcome, Role, Verdict
+from tests.ledger.conftest import TERMS
 
 FILE = b"\5" * 32
 CONTRACTS = Path(__file__).resolve().parents[2] / "contracts"
@@ -37,22 +51,50 @@ def cursor(world, tmp_path):
 
 def test_a_run_is_read_back_as_it_happened(world, cursor):
     worker, validator = world.member(Role.WORKER), world.member(Role.VALIDATOR)
+    pool_id, address = world.owner.create_pool(1, world.owner.account.address, TERMS), worker.account.address
     world.owner.announce_checkpoint(world.pool_id, 0, FILE)
-    submission_id = worker.submit(world.pool_id, 5, 2, FILE)
-    validator.give_verdict(submission_id, Outcome.REJECTED, "proof-mismatch", FILE)
-    seen = {type(event): event for event in world.owner.events(cursor)}
+    submission_id = worker.submit(world.pool_id, 5, 0, [FILE, FILE])
+    file = validator.file(validator.recorded(submission_id))
+    verdict = Verdict(outcome=Outcome.REJECTED, reason="proof-mismatch", evidence_hash=FILE)
+    validator.reveal(Answer(docket_id=submission_id, verdict=verdict, file=file))
+    world.wait(TERMS.challenge_s + 1)
+    world.owner.execute(submission_id)
+    events = world.owner.events(cursor)
+    assert events == sorted(events, key=lambda event: (event.block, event.log_index))
+    seen = {type(event): event for event in events}
+    assert seen[NodeRegistered].staker == validator.account.address
     assert seen[MemberJoined].role is Role.VALIDATOR
-    assert seen[CheckpointAnnounced].manifest_hash == FILE
-    assert (seen[SubmissionRecorded].step, seen[SubmissionRecorded].counter) == (5, 2)
-    verdict = seen[VerdictGiven]
-    assert (verdict.node, verdict.validator) == (worker.account.address, validator.account.address)
-    assert (verdict.outcome, verdict.reason, verdict.submission_id) == (
+    assert (seen[PoolCreated].pool_id, seen[PoolCreated].terms) == (pool_id, TERMS)
+    assert seen[LeaseTaken].manager == world.owner.account.address
+    assert (seen[CheckpointAnnounced].manifest_hash, seen[CheckpointAnnounced].epoch) == (FILE, 1)
+    assert (seen[SubmissionRecorded].step, seen[SubmissionRecorded].counter) == (5, 1)
+    assert (seen[DocketOpened].kind, seen[DocketOpened].node) == (Kind.SUBMISSION, address)
+    revealed, outcome = seen[VerdictRevealed], seen[OutcomeReached]
+    assert (revealed.validator, revealed.outcome, revealed.reason) == (
+        validator.account.address,
         Outcome.REJECTED,
         "proof-mismatch",
-        submission_id,
     )
-    assert seen[StakeSlashed].amount_wei == 4 * 10**18
-    assert (seen[MemberEjected].by, seen[MemberEjected].reason) == (world.deployment.runs, "proof-mismatch")
+    assert (outcome.docket_id, outcome.node, outcome.kind) == (submission_id, address, Kind.SUBMISSION)
+    assert (outcome.outcome, outcome.reason, outcome.evidence_hash) == (Outcome.REJECTED, "proof-mismatch", FILE)
+    assert seen[StakeLocked].locked_wei == seen[CaseOpened].amount_wei == TERMS.slash_wei
+    assert (seen[MemberEjected].by, seen[MemberEjected].reason) == (world.deployment.court, "proof-mismatch")
+    assert (seen[Blacklisted].account, seen[Blacklisted].bar) == (address, Bar.BY_VERDICT)
+    assert (seen[StakeBurnt].amount_wei, seen[StakeBurnt].stake_wei) == (4 * 10**18, 6 * 10**18)
+    assert (seen[CaseClosed].state, seen[CaseClosed].burnt_wei) == (CaseState.BURNT, 4 * 10**18)
+    assert all(event.pool_id for event in events if isinstance(event, PoolEvent))
+
+
+def test_every_event_of_the_contracts_has_a_class_with_its_fields():
+    declared = {
+        entry.name: len(entry.names)
+        for name in ("NodeRegistry", "ComputePools", "Treasury", "RunLedger", "Court")
+        for entry in interface(name).events.values()
+    }
+    for ignored in ("EIP712DomainChanged", "CallersWired"):
+        declared.pop(ignored)
+    own = len(Event.__dataclass_fields__)
+    assert declared == {name: len(kind.__dataclass_fields__) - own for name, kind in EVENTS.items()}
 
 
 def test_uncommitted_events_come_again_and_committed_ones_never(world, cursor, tmp_path):

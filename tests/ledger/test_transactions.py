@@ -1,4 +1,4 @@
-"""The queue under concurrency, crashes, outages and stuck transactions."""
+"""The queue under concurrency, crashes, lost answers and stuck transactions; see test_outages for a chain that stops."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def nonce_of(world, account) -> int:
 
 def test_threads_share_one_key(world, in_threads):
     worker = world.member(Role.WORKER)
-    calls = [lambda i=i: worker.submit(world.pool_id, 0, i, FILE) for i in range(12)]
+    calls = [lambda i=i: worker.submit(world.pool_id, i, 0, [FILE]) for i in range(12)]
     ids = in_threads(calls)
     assert len(set(ids)) == 12
     assert all(worker.submission(i) for i in ids)

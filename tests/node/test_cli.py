@@ -36,7 +36,7 @@ def password(tmp_path: Path) -> Path:
 
 
 def test_importing_the_command_line_imports_nothing_heavy() -> None:
-    heavy = "{'torch', 'vllm', 'hivemind', 'libp2p', 'web3', 'transformers', 'trio', 'eth_account', 'pydantic'}"
+    heavy = "{'torch', 'vllm', 'hivemind', 'libp2p', 'transformers', 'trio', 'eth_account', 'pydantic'}"
     code = f"import sys, node.cli; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
