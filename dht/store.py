@@ -158,6 +158,7 @@ class ContentStore:
                 raise StoreError("this checkpoint was not staged here")
             os.replace(self._staged(content), final)
             self._drop_incoming(content)  # it may have been on its way, too
+        shutil.rmtree(self._staged(content), ignore_errors=True)  # or have been here before
         self.add_blob(data)
         self._checkpoints[content] = self._files(content, manifest)
         self.prune()

@@ -3,14 +3,23 @@
 Groups are formed by problem and worker, never by position. A group whose advantages are all zero teaches nothing
 and does not count; more rollouts are asked for until the batch is full. Nothing is trained twice: a submission
 counts once, whatever is announced how often.
+
+A step's batch follows from the order in which the ledger accepted its submissions: whoever reads the same ledger and
+files trains on the same groups. What was used is written beside the policy that came of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from rl.rollouts import Rollout
+
+TRAINED_ON = "trained-on.json"
+"""In a policy's folder: the step and the submissions that made it of the policy before."""
+MAX_TRAINED_ON_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +90,20 @@ class StepBatch:
     def used(self) -> tuple[bytes, ...]:
         """The submissions whose groups are in `batch()`, in order; their files are enough to train the step again."""
         return tuple(dict.fromkeys(self._sources[: self.wanted]))
+
+
+def write_trained_on(folder: Path, step: int, submissions: Sequence[str]) -> None:
+    """Write TRAINED_ON into an unfinished policy `folder`; submissions are ids in hex."""
+    (folder / TRAINED_ON).write_text(json.dumps({"step": step, "submissions": list(submissions)}, indent=1) + "\n")
+
+
+def read_trained_on(folder: Path) -> tuple[int, tuple[bytes, ...]] | None:
+    """Step and submission ids that the policy in `folder` was trained on; None where it does not say, or not so."""
+    try:
+        with (folder / TRAINED_ON).open("rb") as file:
+            history = json.loads(file.read(MAX_TRAINED_ON_BYTES))
+        step, submissions = history["step"], tuple(bytes.fromhex(text) for text in history["submissions"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    wellformed = type(step) is int and all(len(submission_id) == 32 for submission_id in submissions)
+    return (step, submissions) if wellformed else None

@@ -6,7 +6,6 @@ rollouts to trust or to wait for. A step whose loss or gradient is not finite ra
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +17,15 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from rl.advantage import group_advantages
-from rl.batch import TrainingGroup
+from rl.batch import TrainingGroup, write_trained_on
 from rl.hardware import ComputeType
 from rl.loss import grpo_objective, token_statistics
 from rl.packing import Packed, pack, split_by_tokens
-from rl.trainer_state import StateFacts, load_state, save_state
+from rl.state_files import StateFacts
+from rl.trainer_state import load_state, save_state
 from rl.whole_folder import whole_folder
 
 SEED = 0
-TRAINED_ON = "trained-on.json"
-"""Names, in a policy's folder, the step and the submissions that made it of the policy before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +178,7 @@ class PolicyTrainer:
                 if name not in tied
             }
             save_file(weights, partial / "model.safetensors", metadata={"format": "pt"})
-            history = {"step": step, "submissions": list(submissions)}
-            (partial / TRAINED_ON).write_text(json.dumps(history, indent=1) + "\n")
+            write_trained_on(partial, step, submissions)
 
     def save_state(self, folder: Path, version: int) -> None:
         """Write what training goes on with after policy `version`, the one these weights were saved as last."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rl.advantage import group_advantages
-from rl.batch import StepBatch
+from rl.batch import TRAINED_ON, StepBatch, read_trained_on
 from rl.rollouts import Rollout
 
 
@@ -128,3 +129,13 @@ def test_a_batch_follows_from_the_order_of_outcomes_and_again_from_what_it_used(
     for submission_id in batch.used():
         again.add(submission_id, dict(accepted)[submission_id])
     assert again.batch() == batch.batch(), f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"step": 1}', '{"step": "1", "submissions": []}', '{"step": 1, "submissions": 7}',
+             '{"step": 1, "submissions": ["zz"]}', '{"step": 1, "submissions": ["00"]}',
+             '{"step": 1, "submissions": [1]}'],
+)  # fmt: skip
+def test_a_policy_that_does_not_say_what_it_was_trained_on(tmp_path: Path, text: str) -> None:
+    (tmp_path / TRAINED_ON).write_text(text)
+    assert read_trained_on(tmp_path) is None

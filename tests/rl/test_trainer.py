@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from transformers import AutoModelForCausalLM
 
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
-from rl.batch import TrainingGroup
-from rl.trainer import TRAINED_ON, PolicyTrainer, Recipe, TrainingFault
+from rl.batch import TRAINED_ON, TrainingGroup, read_trained_on
+from rl.trainer import PolicyTrainer, Recipe, TrainingFault
 from tests.rl.tiny_llama import make_llama, plain_forward, plain_logprobs, write_llama
 
 RECIPE = Recipe(
@@ -182,10 +181,11 @@ def test_what_is_saved_loads_in_bfloat16(folder: Path, tmp_path: Path) -> None:
     policy = start(folder, learning_rate=1e-2)
     policy.step(GROUPS)
     target = tmp_path / "policy-1"
-    policy.save(target, step=0, submissions=["aa"])
+    policy.save(target, step=0, submissions=["aa" * 32])
     assert [path.name for path in tmp_path.iterdir()] == ["policy-1"]
     assert {path.name for path in target.iterdir()} == {path.name for path in folder.iterdir()} | {TRAINED_ON}
-    assert json.loads((target / TRAINED_ON).read_text()) == {"step": 0, "submissions": ["aa"]}
+    assert read_trained_on(target) == (0, (b"\xaa" * 32,))
+    assert read_trained_on(folder) is None
     loaded = AutoModelForCausalLM.from_pretrained(target, dtype=torch.bfloat16).state_dict()
     trained, old = weights(policy), make_llama().state_dict()
     assert loaded.keys() == trained.keys()
