@@ -13,9 +13,9 @@ from typing import TypeVar
 import trio
 
 from ledger.client import Ledger
+from ledger.cursor import EventCursor
 from ledger.errors import ChainUnavailable, NotMined, RpcError
-from ledger.events import EventCursor
-from ledger.types import Event
+from ledger.events import Event
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
