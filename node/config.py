@@ -140,6 +140,8 @@ class Ledger(Section):
     runs: Address = Field(
         "0x" + "00" * 20, description="address of the run ledger (checkpoints, submissions, verdicts)"
     )
+    treasury: Address = Field("0x" + "00" * 20, description="address of the treasury")
+    court: Address = Field("0x" + "00" * 20, description="address of the court")
     pool_id: int = Field(1, ge=1, le=2**63 - 1, description="the compute pool of this run")
 
 

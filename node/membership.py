@@ -15,10 +15,11 @@ import trio
 from eth_account.signers.local import LocalAccount
 
 from dht.records import NodeRecord
+from ledger.bindings import sign_binding
 from ledger.client import Ledger
 from ledger.errors import Reverted
 from ledger.invites import sign_invite
-from ledger.types import Invite, Role
+from ledger.types import Bar, Invite, Role
 from node.chain import on_chain
 from node.dhtd_link import NetworkDown
 from node.errors import UserError
@@ -42,8 +43,9 @@ class Ejected(UserError):
     exit_code = 4
 
 
-async def ensure_stake(ledger: Ledger, address: str, min_stake_wei: int) -> None:
+async def ensure_stake(ledger: Ledger, account: LocalAccount, min_stake_wei: int) -> None:
     """Register this node with the pool's stake, or raise it to that. Raises UserError where tokens are missing."""
+    address = account.address
     node = await on_chain(ledger.node, address)
     missing_wei = min_stake_wei - node.stake_wei
     if node.registered and missing_wei <= 0:
@@ -55,7 +57,12 @@ async def ensure_stake(ledger: Ledger, address: str, min_stake_wei: int) -> None
             fix=f"send stake tokens to {address}, then start again",
         )
     # The registry takes no empty stake; a pool that asks for none is joined with the smallest one.
-    await on_chain(ledger.add_stake if node.registered else ledger.register, max(missing_wei, 1))
+    if node.registered:
+        await on_chain(ledger.add_stake, address, max(missing_wei, 1))
+    else:
+        binding = await on_chain(ledger.new_binding, address, address, INVITE_LIFETIME_S)
+        signature = await trio.to_thread.run_sync(sign_binding, binding, ledger.deployment, account)
+        await on_chain(ledger.register, binding, signature, max(missing_wei, 1))
     log.info("staked %g tokens", min_stake_wei / 1e18)
 
 
@@ -89,7 +96,7 @@ class Admission:
         while True:
             # Asked again each time: a join whose receipt was lost on the way counts as well.
             member = await on_chain(self._ledger.member, self._pool_id, self._address)
-            raise_if_ejected(member.ejected, self._pool_id)
+            raise_if_ejected(member.bar is not Bar.NONE, self._pool_id)
             if member.active and member.role is self._role:
                 log.info("a member of pool %d", self._pool_id)
                 return
@@ -112,9 +119,10 @@ class Admission:
         return {"joined": True}
 
 
-async def belongs(ledger: Ledger, pool_id: int, manager: str, address: str) -> bool:
-    """Whether the ledger shows this address as the pool's manager or an active member."""
-    return address == manager or (await on_chain(ledger.member, pool_id, address)).active
+async def belongs(ledger: Ledger, pool_id: int, address: str) -> bool:
+    """Whether the ledger shows this address as an active member, or as one that may manage the pool."""
+    member = await on_chain(ledger.member, pool_id, address)
+    return member.active or await on_chain(ledger.may_manage, pool_id, address)
 
 
 def raise_if_ejected(ejected: bool, pool_id: int) -> None:
@@ -166,7 +174,8 @@ async def _invite(
         return
     member = await on_chain(ledger.member, pool_id, node.address)
     pool = await on_chain(ledger.pool, pool_id)
-    if member.active or member.ejected or await on_chain(ledger.stake_of, node.address) < pool.min_stake_wei:
+    barred = member.bar is not Bar.NONE
+    if member.active or barred or await on_chain(ledger.stake_of, node.address) < pool.terms.min_stake_wei:
         return
     await send_invite(ledger, peer, account, node, pool_id=pool_id, role=role)
 

@@ -14,7 +14,7 @@ from eth_account import Account
 from rich.console import Console
 from rich.table import Table
 
-from dht.records import NodeRecord, SignedRecord
+from dht.records import Authority, NodeRecord, SignedRecord
 from dht.signing import RecordDomain
 from ledger.client import Ledger
 from node.config import RunConfig
@@ -65,7 +65,11 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
     with tempfile.TemporaryDirectory() as folder:
         try:
             async with open_network(
-                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder)
+                settings,
+                account=Account.create(),
+                domain=domain,
+                data_dir=Path(folder),
+                authority=Authority(manager=pool.manager, epoch=pool.epoch),
             ) as network:
                 yield ledger, network
         except NetworkStartFailed as error:

@@ -19,6 +19,7 @@ from pathlib import Path
 import trio
 from eth_account.signers.local import LocalAccount
 
+from dht.records import Authority
 from dht.signing import RecordDomain
 from ledger.client import Ledger
 from ledger.deployment import Deployment
@@ -28,6 +29,7 @@ from node import membership, relay, trainer, validator, worker
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
+from node.lease import follow_manager
 from node.metrics import MetricsLog
 from node.model import base_model
 from node.network import Network, NetworkConfig, open_network
@@ -48,6 +50,7 @@ def deployment_of(config: RunConfig) -> Deployment:
         raise UserError("no run is configured: ledger.root is zero", fix="name the run's file with --config run.toml")
     fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token}
     fields |= {"registry": section.registry, "pools": section.root, "runs": section.runs}
+    fields |= {"treasury": section.treasury, "court": section.court}
     try:
         return Deployment.from_dict(fields)
     except LedgerError as error:
@@ -97,10 +100,10 @@ def run_role(
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
-    if role == "trainer" and pool.manager != account.address:
+    if role == "trainer" and not ledger.may_manage(pool.pool_id, account.address):
         raise UserError(
-            f"the manager of pool {pool.pool_id} is {pool.manager}, not {account.address}",
-            fix="start the trainer with the manager's wallet",
+            f"{account.address} may not manage pool {pool.pool_id}, whose manager is {pool.manager}",
+            fix="start the trainer with a manager's wallet, or let the pool's owner allow this one",
         )
     try:
         trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port)
@@ -179,9 +182,9 @@ async def _connected(
             settings,
             account=account,
             domain=domain,
-            manager=pool.manager,
+            authority=Authority(manager=pool.manager, epoch=pool.epoch),
             data_dir=data_dir,
-            admit=partial(membership.belongs, ledger, pool.pool_id, pool.manager),
+            admit=partial(membership.belongs, ledger, pool.pool_id),
         ) as network,
     ):
         remember_ports(data_dir, Ports.of(peer.multiaddrs[0], network.multiaddrs[0], network.bulk_url))
@@ -204,27 +207,26 @@ async def _run(
     metrics, address = MetricsLog(data_dir / "metrics.jsonl"), account.address
     base = await trio.to_thread.run_sync(base_model, config.model.path) if role == "trainer" else None
     if role != "trainer":
-        await membership.ensure_stake(ledger, address, pool.min_stake_wei)
-    async with _connected(role, config, ledger, pool, account, join, data_dir, port) as (peer, network):
-        policies = Policies(ledger, network, metrics, pool_id=pool.pool_id, serve=role == "relay")
+        await membership.ensure_stake(ledger, account, pool.terms.min_stake_wei)
+    async with (
+        _connected(role, config, ledger, pool, account, join, data_dir, port) as (peer, network),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(follow_manager, ledger, network, pool.pool_id)
+        serve = role in ("relay", "trainer")
+        policies = Policies(ledger, network, metrics, pool_id=pool.pool_id, serve=serve)
         announce = partial(network.announce_node, peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs)
         if role == "trainer":
             await announce()
-            validators = frozenset(config.trainer.validators)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(
-                    lambda: membership.invite_newcomers(
-                        ledger, peer, network, account, pool_id=pool.pool_id, validators=validators
-                    )
-                )
-                await trainer.run(config, ledger, network, metrics, base=base, data_dir=data_dir)
-                nursery.cancel_scope.cancel()
-            return
-        admission = membership.Admission(ledger, address=address, pool_id=pool.pool_id, role=Role[role.upper()])
-        admission.listen(peer)
-        await announce()
-        await admission.wait()
-        metrics.write("joined", role=role, address=address)
+            await trainer.run(
+                config, ledger, peer, network, policies, metrics, account=account, base=base, data_dir=data_dir
+            )
+        else:
+            admission = membership.Admission(ledger, address=address, pool_id=pool.pool_id, role=Role[role.upper()])
+            admission.listen(peer)
+            await announce()
+            await admission.wait()
+            metrics.write("joined", role=role, address=address)
         match role:
             case "relay":
                 await relay.run(config, ledger, peer, network, policies, metrics)
@@ -232,3 +234,4 @@ async def _run(
                 await validator.run(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
             case "worker":
                 await worker.run(config, ledger, peer, network, policies, metrics, address=address, data_dir=data_dir)
+        nursery.cancel_scope.cancel()

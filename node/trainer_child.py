@@ -14,7 +14,11 @@ from node.child_main import serve_sync
 
 
 class TrainerProcess:
-    """Handlers of the trainer process; the first call must be `start`."""
+    """Handlers of the trainer process; the first call, but for `prepare`, must be `start`."""
+
+    def prepare(self) -> None:
+        """Import what takes long, before there is anything to do."""
+        import rl.trainer  # noqa: F401
 
     def start(self, *, folder: str, recipe: dict[str, Any], compute_type: str) -> dict[str, Any]:
         """Load the policy in `folder`; `recipe` holds the fields of `rl.trainer.Recipe`."""
@@ -59,7 +63,7 @@ def _group(kind: type, fields: dict[str, Any]) -> Any:
 
 def main() -> None:
     process = TrainerProcess()
-    names = ("start", "load_state", "train", "save_state")
+    names = ("prepare", "start", "load_state", "train", "save_state")
     serve_sync({name: getattr(process, name) for name in names})
 
 

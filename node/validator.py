@@ -21,7 +21,8 @@ import trio
 from dht.plan import ContentUnavailable
 from ledger.client import Ledger
 from ledger.errors import Reverted
-from ledger.types import Outcome, Submission, SubmissionRecorded
+from ledger.events import SubmissionRecorded
+from ledger.types import Outcome, Submission
 from node.chain import follow_events, on_chain
 from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
