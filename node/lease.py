@@ -141,14 +141,17 @@ class Lease:
         except Reverted as refused:  # another was faster, or the owner spoke: the next look tells
             log.info("the lease could not be taken: %s", refused)
             return pool
+        read_s = trio.current_time()
         pool = await self._in_thread(self._ledger.pool, self._pool_id)
+        left_s = pool.lease_expires_unix_s - await self._in_thread(self._ledger.chain_time_s)
         if pool.manager != self._me:
             return pool
         if self.epoch is None:
             verb = "took over" if move is Move.TAKE_OVER else "holds"
             log.info("%s %s lease %d of pool %d", self._me, verb, pool.epoch, self._pool_id)
         self.epoch = pool.epoch if self.epoch is None else self.epoch
-        self._sure_until_s = asked_s + pool.terms.lease_s
+        # The ledger's word as well: a renewal that was sent earlier and mined only now counts from then.
+        self._sure_until_s = min(asked_s + pool.terms.lease_s, read_s + left_s)
         self._renewed.set()
         self._renewed = trio.Event()
         return pool

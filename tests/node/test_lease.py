@@ -191,6 +191,18 @@ async def test_without_the_chain_and_another_takes_over_it_is_fenced(autojump_cl
             lease._ledger._chain = chain  # type: ignore[attr-defined]
 
 
+async def test_a_renewal_that_was_mined_long_ago_counts_from_then(autojump_clock: trio.testing.MockClock) -> None:
+    chain = Chain(A)
+    lease = lease_of(chain, A)
+    await lease.acquire()
+    chain.take = lambda account: None  # type: ignore[method-assign]  # the queue answers with an earlier one's receipt
+    with trio.move_on_after(LEASE_S - 1):
+        await lease.keep()
+    assert lease.sure
+    await trio.sleep(1.5)
+    assert not lease.sure
+
+
 async def test_the_owner_dismisses_the_manager(autojump_clock: trio.testing.MockClock) -> None:
     chain = Chain(A)
     lease = lease_of(chain, A)
