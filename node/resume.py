@@ -169,18 +169,21 @@ class Resume:
         """Policies on this disk: own ones, fetched ones, and the base."""
         own = {version: self._training.path(version) for version in range(max(0, newest - MAX_REPLAY), newest + 1)}
         found = {version: path for version, path in own.items() if path.exists()}
-        return {0: self._base} | {v: p for v, p in self._policies.folders.items() if p.exists()} | found
+        # A fetched one is as announced; an own one may be of a step that another trainer took instead.
+        return {0: self._base} | found | {v: p for v, p in self._policies.folders.items() if p.exists()}
 
     async def _announced(self, version: int) -> Path:
         """Policy `version` exactly as the ledger has it, served from here as well. Raises NoWay."""
         announced = await on_chain(self._ledger.checkpoint, self._pool_id, version)
-        folder = self._at_hand(version).get(version)
-        if folder is None:
-            log.info("fetching policy %d, which is not on this disk", version)
-            try:
-                return await self._network.fetch_checkpoint(announced.manifest_hash, timeout_s=FETCH_TIMEOUT_S)
-            except (ContentUnavailable, ManifestInvalid, CheckpointWrong) as error:
-                raise NoWay(f"policy {version} is neither here nor served: {error}") from error
-        if await self._network.publish_checkpoint(folder, version) != announced.manifest_hash:
-            raise NoWay(f"{folder} is not policy {version} as the ledger records it")
-        return folder
+        folder, wrong = self._at_hand(version).get(version), ""
+        if folder is not None:
+            manifest_hash = await self._network.publish_checkpoint(folder, version)
+            if manifest_hash == announced.manifest_hash:
+                return folder
+            self._network.withdraw_content(manifest_hash)
+            wrong = f"{folder} is not policy {version} as the ledger records it; "
+        log.info("%sfetching policy %d", wrong, version)
+        try:
+            return await self._network.fetch_checkpoint(announced.manifest_hash, timeout_s=FETCH_TIMEOUT_S)
+        except (ContentUnavailable, ManifestInvalid, CheckpointWrong) as error:
+            raise NoWay(f"{wrong}policy {version} is neither here nor served: {error}") from error

@@ -66,16 +66,16 @@ class Training:
         log.info("step %d trained in %.1f s", batch.step, result["train_s"])
         return result
 
-    async def save_state(self, version: int) -> float:
-        """Keep what training goes on with after policy `version`; seconds that it took."""
+    async def save_state(self, version: int) -> None:
+        """Keep what training goes on with after policy `version`, and forget what is no longer needed."""
         folder = str(self._states.path(version).absolute())
         saved = await self._child.call("save_state", timeout_s=TRAIN_TIMEOUT_S, folder=folder, version=version)
         self._states.made(version)
+        log.info("the state of policy %d was written in %.1f s", version, saved["seconds"])
         for path in self._folder.glob("policy-*"):
             number = path.name.removeprefix("policy-")
             if number.isdigit() and int(number) <= version - KEPT_FOLDERS:
                 shutil.rmtree(path, ignore_errors=True)
-        return saved["seconds"]
 
 
 def recipe_of(config: RunConfig) -> dict[str, float]:

@@ -39,7 +39,7 @@ from rl.rollouts import Rollout, read_rollouts, write_rollouts
 from rl.tasks import load_task
 
 ROOT = Path(__file__).resolve().parents[2]
-LEASE_S, STEPS, FILES_A_STEP = 8, 12, 3
+LEASE_S, STEPS, FILES_A_STEP = 10, 12, 3
 SETTINGS = (
     f"rl.steps={STEPS}", "rl.groups_per_step=4", "rl.groups_per_submission=2", "rl.group_size=4",
     "rl.learning_rate=1e-3", "rl.warmup_steps=3", "rl.optimizer_steps=2", "task.name=digits", "task.max_new_tokens=4",
@@ -47,7 +47,7 @@ SETTINGS = (
     "network.record_lifetime_s=10",
 )  # fmt: skip
 TOKEN = 10**18
-NAMES = ("first", "second", "relay", "worker", "validator")
+NAMES = ("first", "second", "relay", "worker", "validator", "latecomer")
 ACCOUNTS = {name: Account.from_key(bytes([number]) * 32) for number, name in enumerate(NAMES, 1)}
 POLL_S, PATIENCE_S = 0.05, 90.0
 
@@ -107,7 +107,7 @@ class World:
         self.ledgers = {name: Ledger(chain.url, deployment, account) for name, account in ACCOUNTS.items()}
         self.ledger = self.ledgers["worker"]
         for name in ("relay", "worker", "validator"):
-            self._enlist(name)
+            self.enlist(name, Role[name.upper()], inviter="first")
         named = (*SETTINGS, f"model.path={model}")
         self.config: RunConfig = with_ledger(
             parse_config("", overrides=named), deployment, rpc=chain.url, pool_id=self.pool_id
@@ -118,13 +118,14 @@ class World:
         (folder / "password").write_text("secret")
         self.nodes = {name: self._node(name) for name in ("relay", "first", "second")}
 
-    def _enlist(self, name: str) -> None:
-        """Stake and membership, invited by the first manager."""
+    def enlist(self, name: str, role: Role, *, inviter: str) -> None:
+        """Stake and membership. Raises Reverted where the inviter may not invite."""
         ledger, account = self.ledgers[name], ACCOUNTS[name]
-        binding = ledger.new_binding(account.address, account.address, 600)
-        ledger.register(binding, sign_binding(binding, ledger.deployment, account), TOKEN)
-        invite = ledger.new_invite(self.pool_id, account.address, Role[name.upper()], 600)
-        ledger.join(invite, sign_invite(invite, ledger.deployment, ACCOUNTS["first"]))
+        if not ledger.node(account.address).registered:
+            binding = ledger.new_binding(account.address, account.address, 600)
+            ledger.register(binding, sign_binding(binding, ledger.deployment, account), TOKEN)
+        invite = ledger.new_invite(self.pool_id, account.address, role, 600)
+        ledger.join(invite, sign_invite(invite, ledger.deployment, ACCOUNTS[inviter]))
 
     def _node(self, name: str) -> Node:
         home = self.folder / name

@@ -22,6 +22,7 @@ from dht.signing import RecordDomain
 from dht.store import ContentStore
 from ledger.anvil import anvil, anvil_binary
 from ledger.errors import Reverted
+from ledger.types import Role
 from node.child import open_child
 from node.lease import follow_manager
 from node.network import Network, NetworkConfig, open_network
@@ -95,7 +96,9 @@ async def test_trainers_die_and_sleep_and_the_run_is_the_uninterrupted_one(tiny_
         join = (relay.home / "join").read_text().split()[0]
         for node in (first, second):
             node.argv += ["--join", join]
-            node.start()
+        first.start()
+        await world.until("the first trainer manages", lambda: first.says("holds lease 1"))
+        second.start()
         async with connected(world, ACCOUNTS["worker"], join) as (peer, network), trio.open_nursery() as nursery:
             nursery.start_soon(follow_manager, world.ledger, network, world.pool_id)
 
@@ -125,6 +128,10 @@ async def test_trainers_die_and_sleep_and_the_run_is_the_uninterrupted_one(tiny_
 
             first.start()  # the former trainer comes back: it stands by
             await train(STOPPED_AT)
+            assert relay.says(f"pool 1 is managed by {ACCOUNTS['second'].address} now, lease 2"), "without a restart"
+            with pytest.raises(Reverted, match="InviteNotByManager"):
+                world.enlist("latecomer", Role.WORKER, inviter="first")
+            world.enlist("latecomer", Role.WORKER, inviter="second")
             await world.until("state 9 is with the former trainer", lambda: first.says("state of policy 9 is here"))
             assert first.says("standing by: " + ACCOUNTS["second"].address)
 

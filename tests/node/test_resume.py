@@ -205,6 +205,15 @@ async def test_not_even_those(world: World) -> None:
         await world.resume().run()
 
 
+async def test_a_policy_of_ones_own_that_was_never_announced_is_passed_over(world: World) -> None:
+    world.own(5)
+    (world.path(5) / "weights").write_text("trained, fenced, never announced")
+    world.served = {world.announced[5]: world.ledger_folder / "5"}
+    at = await world.resume().run()
+    assert at.folder == world.ledger_folder / "5"
+    assert world.published == set(), "nor served"
+
+
 async def test_a_folder_that_is_not_the_announced_policy(world: World) -> None:
     world.own(5)
     (world.path(5) / "weights").write_text("something else")
