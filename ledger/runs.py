@@ -16,7 +16,7 @@ from ledger.chain import MAX_BLOCKS_PER_READ, Chain
 from ledger.errors import LedgerError, Reverted
 from ledger.events import SubmissionRecorded
 from ledger.merkle import leaf_of, proof_of
-from ledger.types import Checkpoint, File
+from ledger.types import Checkpoint, File, Submission
 
 
 def submission_id_of(pool_id: int, step: int, counter: int, node: str) -> bytes:
@@ -60,7 +60,7 @@ class RunReader(Chain):
             end = start - 1
         return None
 
-    def file(self, recorded: SubmissionRecorded) -> File:
+    def file(self, recorded: SubmissionRecorded | Submission) -> File:
         """The submission with its proof, made from the events of its batch."""
         node, step, block = recorded.node, recorded.step, recorded.block
         topics = (topic_of("RunLedger", "SubmissionRecorded"), f"0x{recorded.pool_id:064x}", None, _padded(node))

@@ -6,6 +6,7 @@ Decides how they are spelled. Does no work on the ledger itself.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,6 +20,7 @@ from node.cli_options import (
     password_options,
     wallet_option,
 )
+from node.cli_terms import check_terms, terms_of, terms_options
 from node.errors import UserError
 
 
@@ -48,20 +50,8 @@ def pool_show(rpc: str | None, config_path: Path | None, overrides: tuple[str, .
 @password_options
 @click.option("--name", default="default", show_default=True, help="Name of the new compute domain.")
 @click.option("--manager", metavar="ADDRESS", help="Who may invite, announce and train.  [default: the wallet itself]")
-@click.option(
-    "--min-stake",
-    type=click.FloatRange(0),
-    default=1.0,
-    show_default=True,
-    help="Tokens that a member must hold at stake.",
-)
-@click.option(
-    "--slash",
-    type=click.FloatRange(0),
-    default=1.0,
-    show_default=True,
-    help="Tokens burnt by a rejection, at most --min-stake.",
-)
+@terms_options
+@click.option("--pending", is_flag=True, help="Let nobody join yet; the owner starts the pool later.")
 @click.option("--out", type=FILE, default=Path("run.toml"), show_default=True, help="New file for the run's config.")
 def pool_create(
     rpc: str | None,
@@ -72,24 +62,21 @@ def pool_create(
     password_fd: int | None,
     name: str,
     manager: str | None,
-    min_stake: float,
-    slash: float,
+    pending: bool,
     out: Path,
+    **terms: Any,
 ) -> None:
     """Create a domain and a pool that your wallet owns, and write the run's config.
 
-    Deploys the contracts where the config names none.
+    Deploys the contracts where the config names none. The pool's terms are fixed for ever: nobody can change what its
+    members joined under.
 
     \b
-    Example:
+    Examples:
       intellect-node pool create --rpc http://127.0.0.1:8545 --wallet key.json --name maths --out run.toml
+      intellect-node pool create --wallet key.json --quorum 2 --panel 3 --unit-price 0.001 --challenge 86400
     """
-    if slash > min_stake:
-        raise UserError(
-            f"--slash {slash:g} is more than --min-stake {min_stake:g}",
-            fix="a rejection burns at most the stake",
-            exit_code=2,
-        )
+    check_terms(terms)
     if out.exists():
         raise UserError(f"{out} exists and is not overwritten", fix="name another file with --out", exit_code=2)
     manager = None if manager is None else _address(manager)
@@ -97,7 +84,7 @@ def pool_create(
     account = account_of(wallet_path, password_file, password_fd)
     from node.pool import create
 
-    made = create(config, account, name=name, manager=manager, min_stake=min_stake, slash=slash)
+    made = create(config, account, name=name, manager=manager, terms=terms_of(terms), start=not pending)
     _write_new(out, made.to_toml())
     click.echo(f"pool {made.ledger.pool_id}; its config is in {out}")
 

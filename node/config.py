@@ -137,11 +137,9 @@ class Ledger(Section):
     root: Address = Field("0x" + "00" * 20, description="address of the pools contract")
     token: Address = Field("0x" + "00" * 20, description="address of the stake token")
     registry: Address = Field("0x" + "00" * 20, description="address of the node registry")
-    runs: Address = Field(
-        "0x" + "00" * 20, description="address of the run ledger (checkpoints, submissions, verdicts)"
-    )
-    treasury: Address = Field("0x" + "00" * 20, description="address of the treasury")
-    court: Address = Field("0x" + "00" * 20, description="address of the court")
+    treasury: Address = Field("0x" + "00" * 20, description="address of the treasury (pool funds, credit)")
+    runs: Address = Field("0x" + "00" * 20, description="address of the run ledger (checkpoints, submissions)")
+    court: Address = Field("0x" + "00" * 20, description="address of the court (verdicts, appeals, burning)")
     pool_id: int = Field(1, ge=1, le=2**63 - 1, description="the compute pool of this run")
 
 

@@ -20,7 +20,7 @@ from ledger.client import Ledger
 from ledger.types import Role
 from node.chain import on_chain
 from node.dhtd_link import NetworkDown
-from node.membership import raise_if_ejected
+from node.membership import raise_if_blacklisted
 from node.metrics import MetricsLog
 from node.network import Network
 from node.stream_errors import RemoteError
@@ -59,7 +59,7 @@ async def hand_over(
 ) -> bytes:
     """Give the file to a relay and wait for its acknowledgement, trying relays until one takes it; its SHA-256.
 
-    Raises Ejected where that is why no relay takes it.
+    Raises Blacklisted where that is why no relay takes it.
     """
     data = await trio.Path(path).read_bytes()
     sha256 = hashlib.sha256(data).digest()
@@ -82,7 +82,7 @@ async def hand_over(
             except StreamError as fault:
                 log.warning("relay %s did not take a submission: %s", relay.address, fault)
                 if isinstance(fault, RemoteError) and fault.code == NOT_A_MEMBER:
-                    raise_if_ejected((await on_chain(ledger.member, pool_id, address)).ejected, pool_id)
+                    raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
                 continue
             if reply.get("sha256") == sha256:
                 return sha256

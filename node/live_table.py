@@ -21,7 +21,8 @@ NOTHING = "·"
 ACTIVITY_CHARS = 24
 COLUMNS = (
     ("name", "left"), ("role", "left"), ("address", "left"), ("now", "left"), ("policy", "right"), ("tok/s", "right"),
-    ("sent", "right"), ("ok", "right"), ("bad", "right"), ("late", "right"), ("stake", "right"), ("state", "left"),
+    ("sent", "right"), ("ok", "right"), ("bad", "right"), ("late", "right"), ("stake", "right"), ("earned", "right"),
+    ("state", "left"),
 )  # fmt: skip
 
 
@@ -124,6 +125,7 @@ def _cells(view: NodeView) -> tuple[Text, ...]:
         f"{view.tokens_per_s:.0f}" if view.tokens else NOTHING,
         *(str(count) if view.role == "worker" else NOTHING for count in counts),
         f"{view.stake_wei / TOKEN_WEI:g}" if view.staked_wei else NOTHING,
+        f"{view.credit_wei / TOKEN_WEI:.3g}" if view.role == "worker" else NOTHING,
         state,
     )
     texts = tuple(Text(cell) for cell in cells)

@@ -7,14 +7,9 @@ must find out by themselves. Everything that is started here is stopped here.
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
-import shutil
-import signal
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -22,45 +17,37 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 from rich.console import Console
-from rich.live import Live
 
 from ledger.anvil import AnvilFailed, anvil, anvil_binary
 from ledger.client import Ledger
 from ledger.deployment import deploy
-from node import live_table, report
-from node.chain import follow_events
+from ledger.types import Terms
 from node.config import RunConfig, load_config
 from node.errors import UserError
-from node.metrics import MetricsTail
+from node.local_run import LocalRun, Participant
 from node.model import base_model
-from node.observation import NodeView, Observation
-from node.processes import NodeProcess, keep_running, memory_bytes, stop_all
-from node.start import deployment_of, with_ledger
+from node.start import with_ledger
 from node.wallet import create_wallet
 
-log = logging.getLogger(__name__)
 CONTRACTS = Path(__file__).resolve().parent.parent / "contracts"
 TOKEN_WEI = ETHER_WEI = 10**18
-STAKE_WEI, SLASH_WEI = 100 * TOKEN_WEI, 100 * TOKEN_WEI
+STAKE_WEI, FUND_WEI = 100 * TOKEN_WEI, 10_000 * TOKEN_WEI
+TERMS = Terms(
+    min_stake_wei=STAKE_WEI,
+    slash_wei=STAKE_WEI,
+    unit_price_wei=TOKEN_WEI // 1000,
+    quorum=1,
+    panel=1,
+    round_s=10,
+    verdict_s=600,
+    challenge_s=5,
+    lease_s=600,
+)
+"""One validator decides, and whoever it rejects has five seconds to appeal."""
+UNBONDING_S = 900
 GAS_WEI = 10 * ETHER_WEI
 WALLET_SCRYPT_N = 2
 """Play money: a wallet that opens at once."""
-WORKER_NICENESS = "10"
-BOOTSTRAP_TIMEOUT_S = 180.0
-REFRESH_S, LINE_S, MEMORY_S = 0.5, 5.0, 15.0
-CLOSING_S = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Participant:
-    """One node of the local network."""
-
-    name: str
-    role: str
-    account: LocalAccount
-    settings: tuple[str, ...] = ()
-    """Its own `--set` options."""
-    honest: bool = True
 
 
 def cast(*, workers: int, cheat: bool, seed: int) -> tuple[Participant, ...]:
@@ -115,7 +102,7 @@ def main(
         with anvil(anvil_binary(CONTRACTS)) as chain:
             config = _found(chain.url, chain.account(0), config, participants, seed)
             _write_files(folder, config, participants)
-            run = _LocalRun(config, participants, folder, console, minutes)
+            run = LocalRun(config, participants, folder, console, minutes)
             trio.run(run.go)
     except AnvilFailed as error:
         raise UserError(str(error), fix="run scripts/setup") from error
@@ -130,15 +117,17 @@ def _found(
 ) -> RunConfig:
     """Contracts, money, domain and pool on the fresh chain; the config that describes them."""
     salt = keccak(b"intellect-node/local/salt/" + seed.to_bytes(8, "big"))
-    deployment = deploy(rpc, purse, salt=salt)
+    deployment = deploy(rpc, purse, salt=salt, unbonding_s=UNBONDING_S)
     ledger = Ledger(rpc, deployment, purse)
     for participant in participants:
         ledger.transfer_eth(participant.account.address, GAS_WEI)
         if participant.role != "trainer":
             ledger.mint(participant.account.address, STAKE_WEI)
     by_role = {p.role: p.account.address for p in participants}
-    domain_id = ledger.create_domain(config.task.name)
-    pool_id = ledger.create_pool(domain_id, by_role["trainer"], STAKE_WEI, SLASH_WEI)
+    pool_id = ledger.create_pool(ledger.create_domain(config.task.name), by_role["trainer"], TERMS)
+    ledger.start_pool(pool_id)
+    ledger.mint(purse.address, FUND_WEI)
+    ledger.fund(pool_id, FUND_WEI)
     ledger.close()
     trainer = config.trainer.model_copy(update={"validators": (by_role["validator"],)})
     # All share these cores: what a worker makes before its last work was judged takes them from the judge.
@@ -157,152 +146,3 @@ def _write_files(folder: Path, config: RunConfig, participants: tuple[Participan
         home = folder / participant.name
         home.mkdir(mode=0o700)
         create_wallet(home / "wallet.json", password, iterations=WALLET_SCRYPT_N, key=bytes(participant.account.key))
-
-
-class _LocalRun:
-    """One local network from start to report."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        participants: tuple[Participant, ...],
-        folder: Path,
-        console: Console,
-        minutes: float,
-    ) -> None:
-        self._config, self._participants, self._folder = config, participants, folder
-        self._console, self._minutes = console, minutes
-        self._nodes = {p.name: NodeProcess(p.name, (), folder / p.name / "node.log") for p in participants}
-        views = {
-            p.name: NodeView(name=p.name, role=p.role, address=p.account.address, honest=p.honest) for p in participants
-        }
-        self._seen = Observation(wanted_steps=config.rl.steps, nodes=views)
-        self._tails = {p.name: MetricsTail(folder / p.name / "metrics.jsonl") for p in participants}
-        self._peak_bytes = 0
-        self._began = time.monotonic()
-        self.stopped_by: str | None = None
-        self.fault: UserError | None = None
-
-    async def go(self) -> None:
-        """Until the steps are done, the time is over, somebody stops it, or the trainer cannot go on."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_signals, nursery.cancel_scope)
-                nursery.start_soon(self._watch_ledger)
-                nursery.start_soon(self._watch_memory)
-                nursery.start_soon(self._show)
-                with trio.move_on_after(self._minutes * 60):
-                    await self._run_nodes()
-                nursery.cancel_scope.cancel()
-        finally:
-            await stop_all(list(self._nodes.values()))
-            self._read_metrics()
-            self._report()
-
-    async def _run_nodes(self) -> None:
-        async with trio.open_nursery() as nursery:
-            bootstrap: str | None = None
-            for participant in self._participants:
-                node = self._nodes[participant.name]
-                node.command = self._command(participant, bootstrap)
-                home = self._folder / participant.name
-                if participant.role == "trainer":
-                    nursery.start_soon(self._run_trainer, node, nursery.cancel_scope)
-                else:
-                    nursery.start_soon(keep_running, node)
-                if bootstrap is None:
-                    bootstrap = await self._wait_for_bootstrap(node, home / "join")
-
-    async def _run_trainer(self, node: NodeProcess, scope: trio.CancelScope) -> None:
-        status = await keep_running(node)
-        if status:
-            self.fault = UserError(f"the trainer gave up (status {status}):\n{node.tail()}", fix=f"see {node.log_path}")
-        else:
-            await self._await_verdicts()
-        scope.cancel()
-
-    async def _await_verdicts(self) -> None:
-        """What the workers had recorded is still judged, so that nobody leaves without an answer."""
-        with trio.move_on_after(CLOSING_S):
-            while any(v.submissions > v.accepted + v.rejected + v.late for v in self._seen.nodes.values()):
-                await trio.sleep(REFRESH_S)
-
-    async def _wait_for_bootstrap(self, node: NodeProcess, path: Path) -> str:
-        with trio.move_on_after(BOOTSTRAP_TIMEOUT_S):
-            while not (path.exists() and path.read_text().strip()):
-                await trio.sleep(REFRESH_S)
-            return path.read_text().split()[0]
-        raise UserError(f"{node.name} did not come up:\n{node.tail()}", fix=f"see {node.log_path}")
-
-    def _command(self, participant: Participant, bootstrap: str | None) -> list[str]:
-        home = self._folder / participant.name
-        # Workers take what the trainer and the validator leave of the cores: unchecked work helps nobody.
-        niceness = ["nice", "-n", WORKER_NICENESS] if participant.role == "worker" else []
-        command = [*niceness, sys.executable, "-m", "node.cli", "--role", participant.role]
-        command += ["--wallet", str(home / "wallet.json"), "--password-file", str(self._folder / "password")]
-        command += ["--config", str(self._folder / "run.toml"), "--data-dir", str(home)]
-        for setting in participant.settings:
-            command += ["--set", setting]
-        return command if bootstrap is None else [*command, "--join", bootstrap]
-
-    async def _watch_signals(self, scope: trio.CancelScope) -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for number in signals:
-                self.stopped_by = signal.Signals(number).name
-                scope.cancel()
-
-    async def _watch_ledger(self) -> None:
-        ledger = Ledger(self._config.ledger.rpc, deployment_of(self._config))
-        async for event in follow_events(ledger, ledger.cursor(Path(":memory:"), "onlooker")):
-            self._seen.see_event(event)
-
-    async def _watch_memory(self) -> None:
-        while True:
-            self._peak_bytes = max(self._peak_bytes, await trio.to_thread.run_sync(memory_bytes, os.getpid()))
-            await trio.sleep(MEMORY_S)
-
-    def _read_metrics(self) -> None:
-        for name, tail in self._tails.items():
-            for metric in tail.read():
-                self._seen.see_metric(name, metric)
-
-    async def _show(self) -> None:
-        if not self._console.is_terminal:
-            shown = ""
-            while True:
-                self._read_metrics()
-                line = live_table.plain_line(self._seen, time.monotonic() - self._began)
-                if line != shown:
-                    print(line, flush=True)
-                shown = line
-                await trio.sleep(LINE_S)
-        with Live(console=self._console, auto_refresh=False) as live:
-            while True:
-                self._read_metrics()
-                table = live_table.render(self._seen, elapsed_s=time.monotonic() - self._began)
-                live.update(table, refresh=True)
-                await trio.sleep(REFRESH_S)
-
-    def _report(self) -> None:
-        final = self._copy_model()
-        report.write_report(
-            self._seen,
-            self._folder,
-            minutes=(time.monotonic() - self._began) / 60,
-            peak_memory_gb=self._peak_bytes / 1e9,
-            settings=self._config.model_dump(mode="json"),
-            final_policy=final,
-        )
-        text = report.summary_text(self._seen, self._folder)
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def _copy_model(self) -> Path | None:
-        """The newest trained policy as `model/` in the output folder; None before the first."""
-        folders = (self._folder / "trainer" / "checkpoints").glob("policy-*")
-        trained = [f for f in folders if f.suffix != ".part"]
-        if not trained:
-            return None
-        newest = max(trained, key=lambda folder: int(folder.name.rpartition("-")[2]))
-        partial = self._folder / "model.part"
-        shutil.copytree(newest, partial)
-        return partial.rename(self._folder / "model")

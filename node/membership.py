@@ -2,7 +2,7 @@
 
 A node joins nothing but the pool it was started for, in the role it was started in; whether an invite is genuine,
 unused and in time is the contract's to say. The manager's side invites only whom the ledger shows staked, validators
-only if their owner listed them, and never a node that was ejected.
+only if their owner listed them, and never a node that is blacklisted. One that was only ejected may come back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ledger.bindings import sign_binding
 from ledger.client import Ledger
 from ledger.errors import Reverted
 from ledger.invites import sign_invite
-from ledger.types import Bar, Invite, Role
+from ledger.types import Bar, Invite, Member, Role
 from node.chain import on_chain
 from node.dhtd_link import NetworkDown
 from node.errors import UserError
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 INVITE_PROTOCOL = "/intellect-node/invite/1"
 INVITE_BYTES = 4096
 INVITE_LIFETIME_S = 120
+BINDING_LIFETIME_S = 600
 INVITE_TIMEOUT_S = 30.0
 INVITES_AT_ONCE = 16
 LOOK_S = 2.0
@@ -37,17 +38,20 @@ REMIND_S = 60.0
 ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR, "relay": Role.RELAY}
 
 
-class Ejected(UserError):
-    """The pool has put this node out; only its manager can let it in again."""
+class Blacklisted(UserError):
+    """The pool has put this node out for good, by a verdict or by its manager's will."""
 
     exit_code = 4
 
 
 async def ensure_stake(ledger: Ledger, account: LocalAccount, min_stake_wei: int) -> None:
-    """Register this node with the pool's stake, or raise it to that. Raises UserError where tokens are missing."""
+    """Register this node as its own staker with the pool's stake, or raise its stake to that, whoever staked it.
+
+    What open cases may burn does not count. Raises UserError where tokens are missing.
+    """
     address = account.address
     node = await on_chain(ledger.node, address)
-    missing_wei = min_stake_wei - node.stake_wei
+    missing_wei = min_stake_wei + node.locked_wei - node.stake_wei
     if node.registered and missing_wei <= 0:
         return
     balance_wei = await on_chain(ledger.token_balance, address)
@@ -57,13 +61,14 @@ async def ensure_stake(ledger: Ledger, account: LocalAccount, min_stake_wei: int
             fix=f"send stake tokens to {address}, then start again",
         )
     # The registry takes no empty stake; a pool that asks for none is joined with the smallest one.
+    missing_wei = max(missing_wei, 1)
     if node.registered:
-        await on_chain(ledger.add_stake, address, max(missing_wei, 1))
+        await on_chain(ledger.add_stake, address, missing_wei)
     else:
-        binding = await on_chain(ledger.new_binding, address, address, INVITE_LIFETIME_S)
+        binding = await on_chain(ledger.new_binding, address, address, BINDING_LIFETIME_S)
         signature = await trio.to_thread.run_sync(sign_binding, binding, ledger.deployment, account)
-        await on_chain(ledger.register, binding, signature, max(missing_wei, 1))
-    log.info("staked %g tokens", min_stake_wei / 1e18)
+        await on_chain(ledger.register, binding, signature, missing_wei)
+    log.info("staked %g tokens", missing_wei / 1e18)
 
 
 def parse_invite(message: Mapping[str, Any]) -> tuple[Invite, bytes]:
@@ -92,18 +97,18 @@ class Admission:
         peer.handle(INVITE_PROTOCOL, self._receive, INVITE_BYTES)
 
     async def wait(self) -> None:
-        """Until this node is a member. Raises Ejected."""
+        """Until this node is a member. Raises Blacklisted."""
         while True:
+            joined = self._joined
             # Asked again each time: a join whose receipt was lost on the way counts as well.
             member = await on_chain(self._ledger.member, self._pool_id, self._address)
-            raise_if_ejected(member.bar is not Bar.NONE, self._pool_id)
+            raise_if_blacklisted(member, self._pool_id)
             if member.active and member.role is self._role:
                 log.info("a member of pool %d", self._pool_id)
                 return
             log.info("no invite yet; pool %d's trainer must run and take a %s", self._pool_id, self._role.name.lower())
             with trio.move_on_after(REMIND_S):
-                await self._joined.wait()
-                return
+                await joined.wait()
 
     async def _receive(self, remote: str, message: dict[str, Any]) -> dict[str, Any]:
         invite, signature = parse_invite(message)
@@ -116,6 +121,7 @@ class Admission:
             raise Refusal("not-valid", str(refused)) from refused
         log.info("joined pool %d as %s", self._pool_id, self._role.name.lower())
         self._joined.set()
+        self._joined = trio.Event()
         return {"joined": True}
 
 
@@ -125,12 +131,17 @@ async def belongs(ledger: Ledger, pool_id: int, address: str) -> bool:
     return member.active or await on_chain(ledger.may_manage, pool_id, address)
 
 
-def raise_if_ejected(ejected: bool, pool_id: int) -> None:
-    """Raise Ejected if so."""
-    if ejected:
-        raise Ejected(
-            f"pool {pool_id} has ejected this node",
-            fix="see the verdict in this node's log or on the ledger; only the pool's manager can invite it again",
+def raise_if_blacklisted(member: Member, pool_id: int) -> None:
+    """Raise Blacklisted if so; one that was ejected and no more waits for another invite."""
+    if member.bar is Bar.BY_VERDICT:
+        raise Blacklisted(
+            f"pool {pool_id} has ejected and blacklisted this node after a verdict",
+            fix="see the verdict on the ledger; its staker can appeal while the challenge window is open",
+        )
+    if member.bar is Bar.BY_MANAGER:
+        raise Blacklisted(
+            f"the manager of pool {pool_id} has blacklisted this node",
+            fix="ask the pool's manager; nobody else can let it in again",
         )
 
 
@@ -174,8 +185,10 @@ async def _invite(
         return
     member = await on_chain(ledger.member, pool_id, node.address)
     pool = await on_chain(ledger.pool, pool_id)
-    barred = member.bar is not Bar.NONE
-    if member.active or barred or await on_chain(ledger.stake_of, node.address) < pool.terms.min_stake_wei:
+    if member.active or member.bar is not Bar.NONE:
+        return
+    staked = await on_chain(ledger.node, node.address)
+    if staked.stake_wei - staked.locked_wei < pool.terms.min_stake_wei:
         return
     await send_invite(ledger, peer, account, node, pool_id=pool_id, role=role)
 

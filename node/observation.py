@@ -5,20 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledger.types import (
+from ledger.events import (
+    CaseClosed,
+    CaseOpened,
     CheckpointAnnounced,
     Event,
     MemberEjected,
     MemberJoined,
     MemberLeft,
     NodeRegistered,
-    Outcome,
+    OutcomeReached,
     StakeAdded,
-    StakeSlashed,
-    StakeWithdrawn,
+    StakeBurnt,
     SubmissionRecorded,
-    VerdictGiven,
+    UnbondingStarted,
+    VerdictRevealed,
+    WorkCredited,
 )
+from ledger.types import CaseState, Kind, Outcome
 from verify.rejection import SENTENCES
 
 
@@ -36,10 +40,17 @@ class NodeView:
     stake_wei: int = 0
     staked_wei: int = 0
     """The most it ever had at stake."""
+    burnt_wei: int = 0
+    open_cases: int = 0
+    """Rejections whose stake is locked and not yet burnt."""
+    units: int = 0
+    """Units of its work that were verified."""
+    credit_wei: int = 0
+    """Earned for them."""
     member: bool = False
     ejected: bool = False
     ejection_reason: str = ""
-    """Why, in words; empty unless ejected."""
+    """Why, in words, for the last time; empty if it never was."""
     submissions: int = 0
     accepted: int = 0
     rejected: int = 0
@@ -67,24 +78,35 @@ class Observation:
     """The newest announced on the ledger."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     """The validators' metrics, one a verdict."""
+    authors: dict[bytes, str] = field(default_factory=dict, repr=False)
+    """Submission id → name of the node that recorded it."""
 
     def see_event(self, event: Event) -> None:
         """Take in one ledger event."""
-        if isinstance(event, CheckpointAnnounced):
-            self.policy_version = event.version
+        match event:
+            case CheckpointAnnounced():
+                self.policy_version = event.version
+            case VerdictRevealed():
+                self._judge_said(event)
         view = self._by_address(getattr(event, "node", ""))
         if view is None:
             return
         match event:
-            case StakeAdded() | StakeSlashed():
+            case StakeAdded():
                 view.stake_wei = event.stake_wei
                 view.staked_wei = max(view.staked_wei, event.stake_wei)
+            case StakeBurnt():
+                view.stake_wei = event.stake_wei
+                view.burnt_wei += event.amount_wei
+            case UnbondingStarted():
+                view.stake_wei -= event.amount_wei
+            case WorkCredited():
+                view.units += event.units
+                view.credit_wei += event.amount_wei
             case NodeRegistered():
                 view.activity = "staked, waiting for an invite"
             case MemberJoined():
-                view.member, view.activity = True, "joined"
-            case StakeWithdrawn():
-                view.stake_wei = event.stake_wei
+                view.member, view.ejected, view.activity = True, False, "joined"
             case MemberLeft():
                 view.member, view.activity = False, "left"
             case MemberEjected():
@@ -92,8 +114,9 @@ class Observation:
                 view.ejection_reason = SENTENCES.get(event.reason, event.reason)
             case SubmissionRecorded():
                 view.submissions += 1
+                self.authors[event.submission_id] = view.name
                 view.activity = f"submitted {event.counter} for step {event.step}"
-            case VerdictGiven():
+            case OutcomeReached(kind=Kind.SUBMISSION):
                 match event.outcome:
                     case Outcome.ACCEPTED:
                         view.accepted += 1
@@ -101,9 +124,12 @@ class Observation:
                         view.rejected += 1
                     case Outcome.LATE:
                         view.late += 1
-                judge = self._by_address(event.validator)
-                if judge is not None:
-                    judge.activity = f"{event.outcome.name.lower()} {view.name}"
+            case CaseOpened():
+                view.open_cases += 1
+            case CaseClosed():
+                view.open_cases -= 1
+                if event.state is CaseState.OVERTURNED:
+                    view.activity = "appealed with success"
 
     def see_metric(self, name: str, metric: dict[str, Any]) -> None:
         """Take in one line of node `name`'s metrics."""
@@ -122,6 +148,11 @@ class Observation:
                 view.activity = "took a submission"
             case "policy" | "swap":
                 view.policy_version = max(view.policy_version, metric["version"])
+
+    def _judge_said(self, event: VerdictRevealed) -> None:
+        judge, author = self._by_address(event.validator), self.authors.get(event.docket_id)
+        if judge is not None and author is not None:
+            judge.activity = f"{event.outcome.name.lower()} {author}"
 
     def _by_address(self, address: str) -> NodeView | None:
         return next((view for view in self.nodes.values() if view.address == address), None)

@@ -10,7 +10,7 @@ from eth_account.signers.local import LocalAccount
 from ledger.client import Ledger
 from ledger.deployment import deploy
 from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError
-from ledger.types import Role
+from ledger.types import Role, Terms
 from node.config import RunConfig
 from node.errors import UserError
 from node.membership import send_invite
@@ -20,50 +20,55 @@ from node.start import deployment_of, open_ledger, with_ledger
 from node.streams import StreamError, open_peer
 
 TOKEN_WEI = 10**18
-MAX_TOKENS = 1e15
 
 
 def show(config: RunConfig) -> str:
     """The pool, its members and their stakes, as text. Raises UserError."""
     ledger, pool = open_ledger(config, None, None)
-    newest = ledger.latest_checkpoint(pool.pool_id)
-    stake, slash = pool.min_stake_wei / TOKEN_WEI, pool.slash_wei / TOKEN_WEI
+    newest, members = ledger.latest_checkpoint(pool.pool_id), ledger.members(pool.pool_id)
+    terms, left_s = pool.terms, pool.lease_expires_unix_s - ledger.chain_time_s()
+    stake, slash = terms.min_stake_wei / TOKEN_WEI, terms.slash_wei / TOKEN_WEI
+    lapsed = f"{left_s} s of its lease left" if left_s >= 0 else "its lease has lapsed"
     lines = [
-        f"pool {pool.pool_id} in domain {pool.domain_id}",
+        f"pool {pool.pool_id} in domain {pool.domain_id}, {pool.state.name.lower()}"
+        + (", takes no new members" if pool.joins_paused else ""),
         f"  owner     {pool.owner}",
-        f"  manager   {pool.manager}",
+        f"  manager   {pool.manager}, epoch {pool.epoch}, {lapsed}",
         f"  stake     {stake:g} tokens to join, of which a rejection burns {slash:g}",
+        f"  credit    {terms.unit_price_wei / TOKEN_WEI:g} tokens a verified token; "
+        f"{ledger.funds_of(pool.pool_id) / TOKEN_WEI:g} tokens are there for it",
+        f"  verdicts  by {terms.quorum} of first {terms.panel} validators, wider every {terms.round_s} s, "
+        f"within {terms.verdict_s} s",
+        f"  appeals   within {terms.challenge_s} s of a rejection",
+        f"  asks for  {terms.requirements_uri or 'no particular machine'}",
         f"  policy    {'none yet' if newest is None else newest.version}",
-        f"  members   {pool.member_count}",
+        f"  members   {len(members)}, at most {terms.member_limit}",
     ]
-    for member in sorted(ledger.members(pool.pool_id), key=lambda m: (m.role, m.address)):
+    for member in sorted(members, key=lambda m: (m.role, m.address)):
         held = ledger.stake_of(member.address) / TOKEN_WEI
         lines.append(f"    {member.role.name.lower():9} {member.address}  {held:g} tokens")
     return "\n".join(lines)
 
 
 def create(
-    config: RunConfig, account: LocalAccount, *, name: str, manager: str | None, min_stake: float, slash: float
+    config: RunConfig, account: LocalAccount, *, name: str, manager: str | None, terms: Terms, start: bool
 ) -> RunConfig:
     """Make a domain and a pool; deploys the contracts first where the config names none. The account pays and owns.
 
     Args:
-        min_stake: tokens that a member must hold at stake.
-        slash: tokens burnt by a rejection, at most `min_stake`.
+        terms: what members agree to; nobody can change them later.
+        start: let members join at once.
 
     Returns:
         The config that describes the new pool's run. Raises UserError.
     """
     rpc = config.ledger.rpc
-    if not 0 <= slash <= min_stake < MAX_TOKENS:  # also refuses what is no number
-        raise UserError(
-            f"a stake of {min_stake} and a slash of {slash} tokens cannot be", fix="slash ≤ stake, both finite numbers"
-        )
-    stake_wei, slash_wei = int(min_stake * TOKEN_WEI), int(slash * TOKEN_WEI)
     try:
         deployment = deployment_of(config) if int(config.ledger.root, 16) else deploy(rpc, account)
         ledger = Ledger(rpc, deployment, account)
-        pool_id = ledger.create_pool(ledger.create_domain(name), manager or account.address, stake_wei, slash_wei)
+        pool_id = ledger.create_pool(ledger.create_domain(name), manager or account.address, terms)
+        if start:
+            ledger.start_pool(pool_id)
         ledger.close()
     except ChainUnavailable as error:
         raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error

@@ -1,6 +1,6 @@
 """The processes of `run local`: started, watched, started again after a fault, and all gone at the end.
 
-It ends only what it started. A node that leaves by itself with a person's fault (an ejected worker, say) stays down;
+It ends only what it started. A node that leaves by itself with a person's fault (a blacklisted worker, say) stays down;
 one that was killed or crashed comes back after a pause, since that is what its owner's supervisor would do.
 """
 
@@ -19,14 +19,14 @@ import trio
 
 from node.child import log_tail
 from node.errors import ConfigError, WalletMissing
-from node.membership import Ejected
+from node.membership import Blacklisted
 
 log = logging.getLogger(__name__)
 LOOK_S = 0.5
 RESTART_S = 3.0
 STOP_GRACE_S = 25.0
 MAX_RESTARTS = 5
-FINAL_STATUSES = {0, ConfigError.exit_code, WalletMissing.exit_code, Ejected.exit_code}
+FINAL_STATUSES = {0, ConfigError.exit_code, WalletMissing.exit_code, Blacklisted.exit_code}
 """Done, or a fault that only a person can cure."""
 
 

@@ -67,8 +67,10 @@ def key_figures(observation: Observation, *, minutes: float, peak_memory_gb: flo
 
 def fate(view: NodeView, observation: Observation) -> str:
     """What became of one participant, in words."""
-    staked, burnt = view.staked_wei / TOKEN_WEI, (view.staked_wei - view.stake_wei) / TOKEN_WEI
+    staked, burnt = view.staked_wei / TOKEN_WEI, view.burnt_wei / TOKEN_WEI
     stake = f"{burnt:g} of {staked:g} staked tokens were burnt." if burnt else "Its stake is untouched."
+    if view.open_cases and not burnt:
+        stake = "Its stake is locked until the time to appeal is over."
     if view.ejected:
         detail = rejection_detail(view, observation)
         return f"Ejected. {view.ejection_reason}{f' Measured: {detail}.' if detail else ''} {stake}"
@@ -79,7 +81,8 @@ def fate(view: NodeView, observation: Observation) -> str:
     if view.role == "worker":
         waiting = view.submissions - view.accepted - view.rejected - view.late
         counts = f"{view.accepted} accepted, {view.rejected} rejected, {view.late} late, {waiting} without a verdict"
-        return f"{view.submissions} submissions: {counts}. {stake}"
+        earned = f"Earned {view.credit_wei / TOKEN_WEI:g} tokens for {view.units} units of verified work."
+        return f"{view.submissions} submissions: {counts}. {earned} {stake}"
     if view.role == "validator":
         alone = sum(v.role == "validator" for v in observation.nodes.values()) == 1
         return f"Gave {len(observation.verdicts)} verdicts. {stake}" if alone else f"Judged submissions. {stake}"

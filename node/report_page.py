@@ -89,11 +89,12 @@ def _short(value: float | int | None) -> str:
 
 
 def _nodes_table(observation: Observation, fates: Mapping[str, str]) -> str:
-    heads = ("name", "role", "address", "tokens/s", "stake", "what became of it")
+    heads = ("name", "role", "address", "tokens/s", "stake", "burnt", "earned", "what became of it")
     rows = []
     for view in observation.nodes.values():
         cells = [escape(view.name), escape(view.role), f"<code>{escape(view.address)}</code>"]
-        cells += [f"{view.tokens_per_s:.0f}" if view.tokens else "", f"{view.stake_wei / TOKEN_WEI:g}"]
+        cells += [f"{view.tokens_per_s:.0f}" if view.tokens else ""]
+        cells += [f"{wei / TOKEN_WEI:g}" for wei in (view.stake_wei, view.burnt_wei, view.credit_wei)]
         rows.append(_row([*cells, escape(fates[view.name])], bad=view.ejected))
     return _table(heads, rows)
 

@@ -23,8 +23,15 @@ from dht.records import Authority
 from dht.signing import RecordDomain
 from ledger.client import Ledger
 from ledger.deployment import Deployment
-from ledger.errors import ChainUnavailable, InsufficientFunds, LedgerError, Reverted, WrongChain
-from ledger.types import Pool, Role
+from ledger.errors import (
+    ChainUnavailable,
+    DatabaseTooNew,
+    InsufficientFunds,
+    LedgerError,
+    Reverted,
+    WrongChain,
+)
+from ledger.types import Pool, PoolState, Role
 from node import membership, relay, trainer, validator, worker
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
@@ -48,9 +55,8 @@ def deployment_of(config: RunConfig) -> Deployment:
     section = config.ledger
     if not int(section.root, 16):
         raise UserError("no run is configured: ledger.root is zero", fix="name the run's file with --config run.toml")
-    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token}
-    fields |= {"registry": section.registry, "pools": section.root, "runs": section.runs}
-    fields |= {"treasury": section.treasury, "court": section.court}
+    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token, "pools": section.root}
+    fields |= {name: getattr(section, name) for name in ("registry", "treasury", "runs", "court")}
     try:
         return Deployment.from_dict(fields)
     except LedgerError as error:
@@ -68,14 +74,16 @@ def with_ledger(config: RunConfig, deployment: Deployment, *, rpc: str, pool_id:
 
 def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Path | None) -> tuple[Ledger, Pool]:
     """The ledger, checked to be the configured one, and this run's pool. Raises UserError."""
-    ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
     try:
+        ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
         ledger.check()
         return ledger, ledger.pool(config.ledger.pool_id)
     except ChainUnavailable as error:
         raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
     except WrongChain as error:
         raise UserError(str(error), fix="check --rpc and the [ledger] section of the run's config") from error
+    except DatabaseTooNew as error:
+        raise UserError(str(error), fix="start the newer program, or name another --data-dir") from error
     except Reverted as error:
         raise UserError(
             f"pool {config.ledger.pool_id} cannot be read: {error}", fix="check ledger.pool_id in the run's config"
@@ -100,6 +108,8 @@ def run_role(
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
+    if pool.state is PoolState.ENDED:
+        raise UserError(f"pool {pool.pool_id} has ended", fix="use the config of a pool that goes on")
     if role == "trainer" and not ledger.may_manage(pool.pool_id, account.address):
         raise UserError(
             f"{account.address} may not manage pool {pool.pool_id}, whose manager is {pool.manager}",
@@ -233,5 +243,7 @@ async def _run(
             case "validator":
                 await validator.run(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
             case "worker":
-                await worker.run(config, ledger, peer, network, policies, metrics, address=address, data_dir=data_dir)
+                await worker.run(
+                    config, ledger, peer, network, policies, metrics, admission, address=address, data_dir=data_dir
+                )
         nursery.cancel_scope.cancel()

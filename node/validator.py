@@ -1,7 +1,8 @@
 """The validator: each submission that the ledger records is fetched by its hash, judged, and answered with a verdict.
 
 A verdict comes from checks that ran to their end and from nothing else: a crash, a missing policy or a lost chain
-leads to another try and in the end to silence, which slashes nobody. A file that nobody serves is late.
+leads to another try and in the end to silence, which slashes nobody. A file that nobody serves is late. It answers only
+where the court has drawn it; see `node.clerk` for what happens around that.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import hashlib
 import json
 import logging
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -20,25 +20,29 @@ import trio
 
 from dht.plan import ContentUnavailable
 from ledger.client import Ledger
+from ledger.court import Answer
 from ledger.errors import Reverted
-from ledger.events import SubmissionRecorded
-from ledger.types import Outcome, Submission
-from node.chain import follow_events, on_chain
+from ledger.types import Docket, Kind, Outcome, Submission, Terms, Verdict
+from node import clerk
+from node.chain import on_chain
 from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
+from node.dockets import Dockets, Entry, Finding
 from node.handover import relay_urls
+from node.membership import raise_if_blacklisted
 from node.metrics import MetricsLog
 from node.network import Network
+from node.panel import LATER_S, NEVER, look_again_s
 from node.policies import Policies
 from rl.draw import MAX_SUBMISSIONS
 from rl.hardware import thread_environment
-from verify.rejection import SENTENCES
 
 log = logging.getLogger(__name__)
 OUTCOMES = {"accepted": Outcome.ACCEPTED, "rejected": Outcome.REJECTED, "late": Outcome.LATE}
 START_TIMEOUT_S, JUDGE_TIMEOUT_S, FETCH_TIMEOUT_S = 300.0, 1800.0, 60.0
 RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
+LOOK_S = 0.5
 TRIES = 3
 
 
@@ -52,11 +56,16 @@ async def run(
     address: str,
     data_dir: Path,
 ) -> None:
-    """Judge until cancelled."""
-    failures: Counter[bytes] = Counter()
+    """Judge until cancelled. Raises Blacklisted."""
+    pool_id = config.ledger.pool_id
+    dockets = Dockets(data_dir / "dockets.sqlite", ledger.deployment.salt.hex())
+    judge = Judge(config, ledger, network, policies, metrics, dockets, address=address)
     delay_s, began = RESTART_FIRST_S, trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=config.network.keep_versions - 1))
+        cursor = ledger.cursor(data_dir / "ledger.sqlite", "validator")
+        nursery.start_soon(clerk.take_in, ledger, cursor, dockets, pool_id)
+        nursery.start_soon(clerk.see_through, ledger, dockets, metrics, pool_id)
         await policies.wait_for(lambda: policies.newest >= 0)
         while True:
             try:
@@ -69,7 +78,7 @@ async def run(
                     await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
                     log.info("verifier ready")
                     began = trio.current_time()
-                    await _judge_all(config, ledger, network, policies, metrics, verifier, failures, address, data_dir)
+                    await judge.run(verifier)
             except (ChildDied, ChildError, ChildTimeout, NetworkDown) as fault:
                 delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
                 log.error("a check could not be made, trying again in %.0f s: %s", delay_s, fault)
@@ -77,72 +86,120 @@ async def run(
                 delay_s = min(2 * delay_s, RESTART_LAST_S)
 
 
-async def _judge_all(
-    config: RunConfig,
-    ledger: Ledger,
-    network: Network,
-    policies: Policies,
-    metrics: MetricsLog,
-    verifier: Child,
-    failures: Counter[bytes],
-    address: str,
-    data_dir: Path,
-) -> None:
-    """Every pending submission in the ledger's order. A fault leaves its block uncommitted: it comes again."""
-    cursor = ledger.cursor(data_dir / "ledger.sqlite", "validator")
-    async for event in follow_events(ledger, cursor):
-        if not isinstance(event, SubmissionRecorded) or event.pool_id != config.ledger.pool_id:
-            continue
-        submission = await on_chain(ledger.submission, event.submission_id)
-        if submission.outcome is not Outcome.PENDING or submission.node == address:
-            continue
-        if failures[submission.submission_id] >= TRIES:
+class Judge:
+    """Answers the dockets that wait, one after the other, in the ledger's order."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        ledger: Ledger,
+        network: Network,
+        policies: Policies,
+        metrics: MetricsLog,
+        dockets: Dockets,
+        *,
+        address: str,
+    ) -> None:
+        self._config, self._ledger, self._network, self._policies = config, ledger, network, policies
+        self._metrics, self._dockets, self._address = metrics, dockets, address
+        self._pool_id = config.ledger.pool_id
+
+    async def run(self, verifier: Child) -> None:
+        """For ever. A fault leaves its docket waiting: it comes again."""
+        while True:
+            entry = self._dockets.waiting(await on_chain(self._ledger.chain_time_s))
+            if entry is None:
+                await trio.sleep(LOOK_S)
+            else:
+                await self._attend(verifier, entry)
+
+    async def _attend(self, verifier: Child, entry: Entry) -> None:
+        ledger, docket_id = self._ledger, entry.docket_id
+        docket = await on_chain(ledger.docket, docket_id)
+        submission = await self._subject(entry, docket)
+        if submission is None or (docket and docket.outcome is not Outcome.PENDING):
+            self._dockets.done(docket_id)
+            return
+        terms = await on_chain(ledger.terms, self._pool_id)
+        file = None if docket else await on_chain(ledger.file, submission)
+        opened_s = docket.opened_unix_s if docket else submission.time_unix_s
+        try:
+            await on_chain(partial(ledger.require_drawn, docket_id, self._address, file=file))
+            finding = entry.finding or await self._judge(verifier, entry, submission)
+            if finding is None:
+                return
+            answer = Answer(docket_id=docket_id, verdict=finding.verdict, file=file)
+            if (docket or terms).quorum > 1:
+                await on_chain(ledger.commit, answer)
+                self._dockets.commit(docket_id)
+            else:
+                await on_chain(ledger.reveal, answer)
+                self._dockets.done(docket_id)
+                clerk.report(self._metrics, submission, finding)
+        except Reverted as refused:
+            await self._refused(entry, refused, opened_s, terms)
+
+    async def _subject(self, entry: Entry, docket: Docket | None) -> Submission | None:
+        """The submission to judge; an appeal is about an earlier one."""
+        if entry.kind is Kind.SUBMISSION:
+            return await on_chain(partial(self._ledger.submission, entry.docket_id, block=entry.block))
+        found = docket and await on_chain(self._ledger.submission, docket.about)
+        if not found:
+            log.warning("appeal %s is about no submission: no check can judge it", entry.docket_id.hex())
+        return found
+
+    async def _refused(self, entry: Entry, refused: Reverted, opened_s: float, terms: Terms) -> None:
+        """Why the court takes no verdict of this validator now decides when to ask again."""
+        if refused.error_name == "AlreadyCommitted":  # by this node, before it was stopped
+            self._dockets.commit(entry.docket_id)
+            return
+        if refused.error_name == "NotActiveMember":
+            raise_if_blacklisted(await on_chain(self._ledger.member, self._pool_id, self._address), self._pool_id)
+        now_s = await on_chain(self._ledger.chain_time_s)
+        again_s = look_again_s(refused.error_name, opened_s=opened_s, terms=terms, now_s=now_s)
+        if again_s is None:
+            log.error("the court refused a verdict on %s: %s", entry.docket_id.hex(), refused)
+            again_s = now_s + LATER_S
+        if again_s == NEVER:
+            log.info("submission %s is not this validator's to judge: %s", entry.docket_id.hex(), refused)
+            self._dockets.done(entry.docket_id)
+        else:
+            self._dockets.look_again(entry.docket_id, again_s)
+
+    async def _judge(self, verifier: Child, entry: Entry, submission: Submission) -> Finding | None:
+        """What the checks say, kept on disk before anybody is told; None where they have failed too often."""
+        if entry.tries >= TRIES:
             log.error("no verdict on %s after %d tries", submission.submission_id.hex(), TRIES)
-            continue
-        claim = await _claim(ledger, submission)
-        await policies.wait_for(partial(policies.has, claim["newest_version"]))
-        worth = worth_fetching(claim, config.rl.asynchrony)
-        path = await _fetch(config, ledger, network, submission) if worth else None
-        # Counted before and forgiven after, so that a file which ends this very process is counted as well.
-        failures[submission.submission_id] += 1
-        verdict = await verifier.call(
+            self._dockets.done(entry.docket_id)
+            return None
+        claim = await _claim(self._ledger, submission)
+        await self._policies.wait_for(partial(self._policies.has, claim["newest_version"]))
+        worth = worth_fetching(claim, self._config.rl.asynchrony)
+        path = await _fetch(self._config, self._ledger, self._network, submission) if worth else None
+        self._dockets.begin_try(entry.docket_id)
+        said = await verifier.call(
             "judge",
             timeout_s=JUDGE_TIMEOUT_S,
             path=path and str(path.absolute()),
             claim=claim,
-            folders={str(version): str(folder.absolute()) for version, folder in policies.folders.items()},
+            folders={str(version): str(folder.absolute()) for version, folder in self._policies.folders.items()},
         )
-        del failures[submission.submission_id]
-        await _record(ledger, metrics, submission, verdict)
+        finding = finding_of(said)
+        self._dockets.found(entry.docket_id, finding)
+        return finding
 
 
-async def _record(ledger: Ledger, metrics: MetricsLog, submission: Submission, verdict: dict[str, Any]) -> None:
-    """Put the verdict on the ledger; the evidence itself is kept in this node's metrics, by its hash."""
-    rejection = verdict["rejection"]
-    reason = rejection["code"] if rejection else ""
-    evidence = json.dumps({"rejection": rejection, "facts": verdict["facts"]}, sort_keys=True)
-    evidence_hash = hashlib.sha256(evidence.encode()).digest()
-    outcome = OUTCOMES[verdict["outcome"]]
-    try:
-        await on_chain(ledger.give_verdict, submission.submission_id, outcome, reason, evidence_hash)
-    except Reverted as refused:
-        if refused.error_name != "AlreadyJudged":
-            raise
-        log.info("submission %s was judged by another validator first", submission.submission_id.hex())
-        return
-    words = f": {SENTENCES[reason]} {rejection['detail']}" if rejection else ""
-    log.info("%s, step %d of %s%s", verdict["outcome"], submission.step, submission.node, words)
-    metrics.write(
-        "verdict",
-        submission_id=submission.submission_id.hex(),
-        node=submission.node,
-        step=submission.step,
-        outcome=verdict["outcome"],
-        reason=reason,
-        evidence=evidence,
-        evidence_hash=evidence_hash.hex(),
-        seconds=round(verdict["seconds"], 3),
+def finding_of(said: Mapping[str, Any]) -> Finding:
+    """The verifier's answer as a verdict: units are the completion tokens of an accepted submission."""
+    rejection, outcome = said["rejection"], OUTCOMES[said["outcome"]]
+    evidence = json.dumps({"rejection": rejection, "facts": said["facts"]}, sort_keys=True)
+    verdict = Verdict(
+        outcome=outcome,
+        units=int(said["facts"]["tokens"]) if outcome is Outcome.ACCEPTED else 0,
+        reason=rejection["code"] if rejection else "",
+        evidence_hash=hashlib.sha256(evidence.encode()).digest(),
     )
+    return Finding(verdict=verdict, evidence=evidence, seconds=said["seconds"])
 
 
 def worth_fetching(claim: Mapping[str, Any], asynchrony: int) -> bool:

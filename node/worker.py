@@ -1,13 +1,15 @@
 """The worker: read the run state, solve the dictated problems with the newest policy, hand in, record, repeat.
 
 It never chooses its problems and never works for a step for which its policy is too old: then it waits. What it has
-generated is handed in and recorded exactly once, also across restarts (the ledger knows which counters are taken).
+generated is handed in and recorded exactly once, also across restarts: the ledger knows the next counter, and takes no
+other. One that the manager ejected keeps what it has made until it is invited again.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.handover import hand_over
-from node.membership import raise_if_ejected
+from node.membership import Admission, raise_if_blacklisted
 from node.metrics import MetricsLog
 from node.network import Network
 from node.policies import Policies
@@ -34,8 +36,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 START_TIMEOUT_S, SOLVE_TIMEOUT_S = 600.0, 3600.0
 RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
-PATIENCE_S = 600
-"""Chain seconds after which a submission without a verdict holds nobody up any more."""
+PATIENCE_S = 600.0
+"""Seconds after which a recorded submission without an outcome holds nobody up any more."""
 UNSENT = 2
 """Finished files that may wait for a relay or the chain while the engine goes on."""
 
@@ -48,17 +50,14 @@ class Work:
     counter: int
 
 
-def next_work(last: Work | None, *, open_step: int, policy_version: int, asynchrony: int, steps: int) -> Work | None:
-    """What to do now: the step still short of rollouts, with the next counter; None where there is nothing to do.
+def next_step(last_step: int, *, open_step: int, policy_version: int, asynchrony: int, steps: int) -> int | None:
+    """The step to work for now: the one still short of rollouts; None where there is nothing to do.
 
     A run state may be older than what this node knows: to hold policy v means that steps below v are closed, and
     nobody goes back to an earlier step. Nothing is done for a step that is too new for the policy, or past the run.
     """
-    step = max(open_step, policy_version, last.step if last else 0)
-    if policy_version < step - asynchrony or step >= steps:
-        return None
-    counter = last.counter + 1 if last and last.step == step else 0
-    return Work(step=step, counter=counter) if counter < MAX_SUBMISSIONS else None
+    step = max(open_step, policy_version, last_step)
+    return None if policy_version < step - asynchrony or step >= steps else step
 
 
 async def run(
@@ -68,17 +67,19 @@ async def run(
     network: Network,
     policies: Policies,
     metrics: MetricsLog,
+    admission: Admission,
     *,
     address: str,
     data_dir: Path,
 ) -> None:
-    """Work until cancelled. Raises Ejected."""
+    """Work until cancelled. Raises Blacklisted."""
     generation = _Generation(config, ledger, network, policies, metrics, address=address, data_dir=data_dir)
     delay_s, began = RESTART_FIRST_S, trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=0))
         files, to_hand_in = trio.open_memory_channel[tuple[Work, Path]](UNSENT)
-        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, address, to_hand_in)
+        refused = generation.forget_counter
+        nursery.start_soon(_hand_in, config, ledger, peer, network, metrics, admission, address, refused, to_hand_in)
         while True:
             try:
                 began = trio.current_time()
@@ -109,7 +110,13 @@ class _Generation:
         self._address, self._data_dir = address, data_dir
         self._task, self._run_id = load_task(config.task.name), ledger.run_id(config.ledger.pool_id)
         self._last: Work | None = None
-        self._unjudged: dict[bytes, Path] = {}
+        self._last_step = 0
+        self._unjudged: dict[Work, Path] = {}
+        self._recorded_at: dict[Work, float] = {}
+
+    def forget_counter(self) -> None:
+        """A submission was refused: which counter is next is the ledger's to say."""
+        self._last = None
 
     async def run(self, files: trio.MemorySendChannel[tuple[Work, Path]]) -> None:
         """One engine's life: start, then generate and swap until it fails. Raises the errors of `node.child`."""
@@ -133,14 +140,10 @@ class _Generation:
                 if work is None or await self._count_unjudged() > self._config.worker.max_unjudged:
                     await trio.sleep(LOOK_S)
                     continue
-                self._last = work
-                submission_id = self._ledger.submission_id(
-                    self._config.ledger.pool_id, work.step, work.counter, self._address
-                )
-                if await on_chain(self._ledger.submission, submission_id) is None:
-                    path = await self._solve(engine, work, loaded)
-                    self._unjudged[submission_id] = path
-                    await files.send((work, path))
+                self._last, self._last_step = work, work.step
+                path = await self._solve(engine, work, loaded)
+                self._unjudged[work] = path
+                await files.send((work, path))
 
     async def _next(self, policy_version: int) -> Work | None:
         try:
@@ -149,22 +152,36 @@ class _Generation:
             log.warning("no run state for now: %s", fault)
             return None
         rl = self._config.rl
-        return state and next_work(
-            self._last,
+        step = state and next_step(
+            self._last_step,
             open_step=state.open_step,
             policy_version=policy_version,
             asynchrony=rl.asynchrony,
             steps=rl.steps,
         )
+        if step is None:
+            return None
+        if self._last and self._last.step == step:
+            counter = self._last.counter + 1
+        else:
+            counter = await on_chain(self._ledger.next_counter, self._config.ledger.pool_id, self._address, step)
+        return Work(step=step, counter=counter) if counter < MAX_SUBMISSIONS else None
 
     async def _count_unjudged(self) -> int:
         """Own submissions that still wait for their verdict: more of them would only make validators late."""
-        for submission_id, path in list(self._unjudged.items()):
-            handed_in = not path.exists()  # looked at first: the file goes after the ledger has it, or refused it
-            recorded = await on_chain(self._ledger.submission, submission_id)
-            forgotten = recorded and await on_chain(self._ledger.chain_time_s) > recorded.time_unix_s + PATIENCE_S
-            if (recorded.outcome is not Outcome.PENDING or forgotten) if recorded else handed_in:
-                del self._unjudged[submission_id]
+        pool_id, now = self._config.ledger.pool_id, trio.current_time()
+        for work, path in list(self._unjudged.items()):
+            if path.exists():  # it goes once the ledger has it, or refused it
+                continue
+            since = self._recorded_at.setdefault(work, now)
+            submission_id = self._ledger.submission_id(pool_id, work.step, work.counter, self._address)
+            docket = await on_chain(self._ledger.docket, submission_id)
+            decided = docket and docket.outcome is not Outcome.PENDING
+            refused = not docket and (
+                await on_chain(self._ledger.next_counter, pool_id, self._address, work.step) <= work.counter
+            )
+            if decided or refused or now > since + PATIENCE_S:
+                del self._unjudged[work], self._recorded_at[work]
         return len(self._unjudged)
 
     async def _solve(self, engine: Child, work: Work, policy_version: int) -> Path:
@@ -198,7 +215,9 @@ async def _hand_in(
     peer: Peer,
     network: Network,
     metrics: MetricsLog,
+    admission: Admission,
     address: str,
+    refused: Callable[[], None],
     files: trio.MemoryReceiveChannel[tuple[Work, Path]],
 ) -> None:
     """Hand each finished file to a relay, then record it; a file whose step has passed is still recorded (late)."""
@@ -214,15 +233,31 @@ async def _hand_in(
             timeout_s=config.network.request_timeout_s,
         )
         try:
-            await on_chain(ledger.submit, pool_id, work.step, work.counter, file_hash)
-        except Reverted as refused:
-            member = await on_chain(ledger.member, pool_id, address)
-            raise_if_ejected(member.ejected, pool_id)
-            log.error("the ledger refused submission %d of step %d: %s", work.counter, work.step, refused)
+            await _record(ledger, admission, pool_id, work, file_hash, address)
+        except Reverted as fault:
+            log.error("the ledger refused submission %d of step %d: %s", work.counter, work.step, fault)
+            refused()
         else:
             log.info("handed in submission %d of step %d", work.counter, work.step)
             metrics.write("submitted", step=work.step, counter=work.counter, file_hash=file_hash.hex())
         path.unlink()
+
+
+async def _record(
+    ledger: Ledger, admission: Admission, pool_id: int, work: Work, file_hash: bytes, address: str
+) -> None:
+    """Put the file on the ledger, as soon as this node is a member. Raises Blacklisted, Reverted."""
+    while True:
+        try:
+            await on_chain(ledger.submit, pool_id, work.step, work.counter, [file_hash])
+            return
+        except Reverted as fault:
+            member = await on_chain(ledger.member, pool_id, address)
+            raise_if_blacklisted(member, pool_id)
+            if fault.error_name != "NotActiveMember":
+                raise
+        log.warning("the manager has ejected this node: its work waits until it is invited again")
+        await admission.wait()
 
 
 def engine_environment(config: RunConfig) -> dict[str, str]:

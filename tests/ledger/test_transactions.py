@@ -1,4 +1,4 @@
-"""The queue under concurrency, crashes, lost answers and stuck transactions; see test_outages for a chain that stops."""
+"""The queue under concurrency, crashes, lost answers and stuck transactions; see also test_outages."""
 
 from __future__ import annotations
 

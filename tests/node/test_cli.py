@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 
+from ledger.types import Terms
 from node import cli
 from node.config import load_config, parse_config
 from node.errors import UserError
@@ -195,9 +196,19 @@ def test_pool_commands(
     calls = fake(monkeypatch, "node.pool", "create", made)
     assert run(capsys, "pool", "create", *wallet, "--out", out)[:2] == (0, f"pool 4; its config is in {out}\n")
     assert load_config(out) == made
-    assert calls[0][1] == {"name": "default", "manager": None, "min_stake": 1.0, "slash": 1.0}
+    named = calls[0][1]
+    assert (named["name"], named["manager"], named["start"]) == ("default", None, True)
+    assert named["terms"] == Terms(min_stake_wei=10**18, slash_wei=10**18)
+    other = ["--unit-price", "0.001", "--quorum", "2", "--challenge", "60", "--requirements", "https://x", "--pending"]
+    assert run(capsys, "pool", "create", *wallet, "--out", tmp_path / "other.toml", *other)[0] == 0
+    terms = Terms(
+        min_stake_wei=10**18, slash_wei=10**18, unit_price_wei=10**15, quorum=2, panel=2, challenge_s=60,
+        requirements_uri="https://x",
+    )  # fmt: skip
+    assert (calls[1][1]["terms"], calls[1][1]["start"]) == (terms, False)
     assert "is not overwritten" in run(capsys, "pool", "create", *wallet, "--out", out)[2]
     assert "more than --min-stake" in run(capsys, "pool", "create", *wallet, "--slash", "2")[2]
+    assert "less than --quorum" in run(capsys, "pool", "create", *wallet, "--quorum", "3", "--panel", "2")[2]
     fake(monkeypatch, "node.pool", "show", "pool 1")
     assert run(capsys, "pool", "show") == (0, "pool 1\n", "")
 

@@ -12,9 +12,9 @@ import pytest
 import trio.testing
 
 from dht.records import NodeRecord, RunStateRecord, SignedRecord
-from ledger.types import Member, Role
+from ledger.types import Bar, Member, Role
 from node.handover import SUBMISSION_PROTOCOL, Reception, hand_over
-from node.membership import Ejected
+from node.membership import Blacklisted
 from node.metrics import MetricsLog, MetricsTail
 from node.streams import PeerUnreachable, Refusal, RemoteError
 
@@ -57,13 +57,17 @@ class FakeNetwork:
 class FakeLedger:
     role: Role = Role.WORKER
     active: bool = True
-    ejected: bool = False
+    bar: Bar = Bar.NONE
 
     def member(self, pool_id: int, address: str) -> Member:
         assert pool_id == 3
         if address == RELAY:
-            return Member(address=address, role=Role.RELAY, active=True, ejected=False, nonce=1)
-        return Member(address=address, role=self.role, active=self.active, ejected=self.ejected, nonce=0)
+            return standing(address, Role.RELAY, True, Bar.NONE)
+        return standing(address, self.role, self.active, self.bar)
+
+
+def standing(address: str, role: Role, active: bool, bar: Bar) -> Member:
+    return Member(address=address, role=role, active=active, since_unix_s=0, epoch=0, used=1, bar=bar)
 
 
 class FakePeer:
@@ -154,7 +158,7 @@ async def test_records_of_another_kind_tie_nobody(relay: Relay) -> None:
 
 @pytest.mark.parametrize(
     "relay",
-    [FakeLedger(active=False), FakeLedger(active=False, ejected=True), FakeLedger(role=Role.VALIDATOR)],
+    [FakeLedger(active=False), FakeLedger(active=False, bar=Bar.BY_VERDICT), FakeLedger(role=Role.VALIDATOR)],
     indirect=True,
 )
 async def test_only_active_workers_of_the_pool_may_submit(relay: Relay) -> None:
@@ -217,10 +221,17 @@ async def test_relays_are_asked_until_one_takes_the_file(
     assert not {at(98), at(99)} & set(peer.asked), "only relays of the pool are asked"
 
 
-async def test_an_ejected_worker_stops_asking(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_blacklisted_worker_stops_asking(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     peer = FakePeer({at(1): [RemoteError(RELAY, "not-a-member", "only active workers")]})
-    with pytest.raises(Ejected):
-        await give(tmp_path, peer, FakeLedger(active=False, ejected=True))
+    with pytest.raises(Blacklisted):
+        await give(tmp_path, peer, FakeLedger(active=False, bar=Bar.BY_VERDICT))
+
+
+async def test_a_worker_ejected_by_the_manager_asks_until_it_is_back(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    peer = FakePeer({at(1): [RemoteError(RELAY, "not-a-member", "ejected")] * 3 + [{"sha256": SHA256}]})
+    assert await give(tmp_path, peer, FakeLedger(active=False)) == SHA256
 
 
 async def test_a_relay_that_is_wrong_about_membership_is_asked_again(

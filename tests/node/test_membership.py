@@ -7,13 +7,18 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
 
+from ledger.deployment import Deployment
 from ledger.errors import Reverted
-from ledger.types import Invite, Member, Role
+from ledger.types import Bar, Binding, Invite, Member, Role
 from node.errors import UserError
-from node.membership import INVITE_PROTOCOL, Admission, Ejected, ensure_stake, parse_invite
+from node.membership import INVITE_PROTOCOL, Admission, Blacklisted, ensure_stake, parse_invite
 from node.streams import Refusal
 
+ACCOUNT: LocalAccount = Account.from_key(b"\x11" * 32)
 NODE, OTHER = "0x" + "11" * 20, "0x" + "22" * 20
 GOOD: dict[str, Any] = {
     "node": NODE, "pool_id": 3, "domain_id": 1, "role": 1, "nonce": 0, "expires_unix_s": 1_800_000_000,
@@ -66,38 +71,55 @@ class FakeLedger:
     """A chain with one pool and one node."""
 
     active: bool = False
-    ejected: bool = False
+    bar: Bar = Bar.NONE
     role: Role = Role.NONE
     stake_wei: int = 0
+    locked_wei: int = 0
     balance_wei: int = 0
     refuses: bool = False
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     def member(self, pool_id: int, address: str) -> Member:
-        return Member(address=address, role=self.role, active=self.active, ejected=self.ejected, nonce=0)
+        return Member(
+            address=address, role=self.role, active=self.active, since_unix_s=0, epoch=0, used=0, bar=self.bar
+        )  # fmt: skip
 
     def join(self, invite: Invite, signature: bytes) -> None:
         if self.refuses:
             raise Reverted("InviteExpired")
         self.calls.append(("join", invite, signature))
+        self.active, self.role = True, invite.role
 
     def node(self, address: str) -> Any:
-        return FakeNode(registered=self.stake_wei > 0, stake_wei=self.stake_wei)
+        return FakeNode(registered=self.stake_wei > 0, stake_wei=self.stake_wei, locked_wei=self.locked_wei)
 
     def token_balance(self, address: str) -> int:
         return self.balance_wei
 
-    def add_stake(self, amount_wei: int) -> None:
-        self.calls.append(("add_stake", amount_wei))
+    def add_stake(self, node: str, amount_wei: int) -> None:
+        self.calls.append(("add_stake", node, amount_wei))
 
-    def register(self, amount_wei: int) -> None:
-        self.calls.append(("register", amount_wei))
+    def new_binding(self, node: str, staker: str, lifetime_s: int) -> Binding:
+        return Binding(staker=staker, node=node, nonce=4, expires_unix_s=lifetime_s)
+
+    def register(self, binding: Binding, signature: bytes, amount_wei: int) -> None:
+        assert (binding.staker, binding.node, binding.nonce) == (ACCOUNT.address, ACCOUNT.address, 4)
+        assert len(signature) == 65
+        self.calls.append(("register", ACCOUNT.address, amount_wei))
+
+    @property
+    def deployment(self) -> Deployment:
+        zero = "0x" + "00" * 20
+        return Deployment(
+            chain_id=1, salt=bytes(32), token=zero, registry=zero, pools=zero, treasury=zero, runs=zero, court=zero
+        )
 
 
 @dataclass
 class FakeNode:
     registered: bool
     stake_wei: int
+    locked_wei: int
 
 
 class FakePeer:
@@ -144,24 +166,47 @@ async def test_what_the_contract_refuses_does_not_make_a_member() -> None:
         await made.wait()
 
 
-async def test_a_member_waits_for_nothing_and_an_ejected_node_hears_why() -> None:
+@pytest.mark.parametrize(("bar", "why"), [(Bar.BY_VERDICT, "after a verdict"), (Bar.BY_MANAGER, "manager")])
+async def test_a_member_waits_for_nothing_and_a_blacklisted_node_hears_why(bar: Bar, why: str) -> None:
     with trio.fail_after(10):
         await admission(FakeLedger(active=True, role=Role.WORKER))[0].wait()
-        with pytest.raises(Ejected) as ejected:
-            await admission(FakeLedger(ejected=True))[0].wait()
-    assert ejected.value.exit_code == 4
+        with pytest.raises(Blacklisted, match=why) as blacklisted:
+            await admission(FakeLedger(bar=bar))[0].wait()
+    assert blacklisted.value.exit_code == 4
+
+
+async def test_an_ejected_node_waits_for_its_next_invite(autojump_clock: trio.testing.MockClock) -> None:
+    ledger = FakeLedger()
+    made, peer = admission(ledger)
+    await peer.receive("the manager", GOOD)
+    await made.wait()
+    ledger.active = False
+    with trio.move_on_after(1000) as waited:
+        await made.wait()
+    assert waited.cancelled_caught
+    await peer.receive("the manager", GOOD)
+    with trio.fail_after(10):
+        await made.wait()
 
 
 @pytest.mark.parametrize(
-    ("stake_wei", "balance_wei", "calls"),
-    [(0, 100, [("register", 100)]), (40, 60, [("add_stake", 60)]), (100, 0, []), (150, 0, [])],
+    ("stake_wei", "locked_wei", "balance_wei", "calls"),
+    [
+        (0, 0, 100, [("register", 100)]),
+        (40, 0, 60, [("add_stake", 60)]),
+        (100, 0, 0, []),
+        (150, 0, 0, []),
+        (150, 80, 30, [("add_stake", 30)]),
+    ],
 )
-async def test_the_stake_is_raised_to_the_pools(stake_wei: int, balance_wei: int, calls: list[tuple[str, int]]) -> None:
-    ledger = FakeLedger(stake_wei=stake_wei, balance_wei=balance_wei)
-    await ensure_stake(ledger, NODE, 100)  # type: ignore[arg-type]
-    assert ledger.calls == calls
+async def test_the_stake_is_raised_to_the_pools(
+    stake_wei: int, locked_wei: int, balance_wei: int, calls: list[tuple[str, int]]
+) -> None:
+    ledger = FakeLedger(stake_wei=stake_wei, locked_wei=locked_wei, balance_wei=balance_wei)
+    await ensure_stake(ledger, ACCOUNT, 100)  # type: ignore[arg-type]
+    assert ledger.calls == [(name, ACCOUNT.address, amount_wei) for name, amount_wei in calls]
 
 
 async def test_missing_tokens_are_named() -> None:
     with pytest.raises(UserError, match="asks for"):
-        await ensure_stake(FakeLedger(stake_wei=40, balance_wei=59), NODE, 100)  # type: ignore[arg-type]
+        await ensure_stake(FakeLedger(stake_wei=40, balance_wei=59), ACCOUNT, 100)  # type: ignore[arg-type]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from ledger.types import (
+from ledger.events import (
+    CaseClosed,
+    CaseOpened,
     CheckpointAnnounced,
+    Event,
     MemberEjected,
     MemberJoined,
     NodeRegistered,
-    Outcome,
+    OutcomeReached,
     PoolCreated,
-    Role,
     StakeAdded,
-    StakeSlashed,
+    StakeBurnt,
     SubmissionRecorded,
-    VerdictGiven,
+    UnbondingStarted,
+    VerdictRevealed,
+    WorkCredited,
 )
+from ledger.types import CaseState, Kind, Outcome, Role, Terms
 from node.observation import NodeView, Observation
 from verify.rejection import SENTENCES
 
@@ -31,36 +36,57 @@ def observe() -> Observation:
     return Observation(wanted_steps=3, nodes={view.name: view for view in views})
 
 
-def verdict(outcome: Outcome, reason: str = "", node: str = WORKER) -> VerdictGiven:
-    return VerdictGiven(
-        **AT, pool_id=1, submission_id=b"s" * 32, node=node, validator=VALIDATOR, outcome=outcome, reason=reason,
-        evidence_hash=b"e" * 32,
-    )  # fmt: skip
+def verdict(
+    outcome: Outcome, reason: str = "", node: str = WORKER, kind: Kind = Kind.SUBMISSION
+) -> tuple[Event, Event]:
+    """One validator's answer, and the outcome that it decides."""
+    said = {"outcome": outcome, "reason": reason, "evidence_hash": b"e" * 32, "docket_id": b"s" * 32}
+    return (
+        VerdictRevealed(**AT, validator=VALIDATOR, units=0, **said),
+        OutcomeReached(**AT, pool_id=1, node=node, kind=kind, **said),
+    )
+
+
+def recorded(node: str = WORKER) -> SubmissionRecorded:
+    return SubmissionRecorded(
+        **AT, pool_id=1, submission_id=b"s" * 32, node=node, step=2, counter=4, file_hash=b"f" * 32
+    )
 
 
 def test_a_node_comes_in_and_works() -> None:
     seen = observe()
     worker = seen.nodes["worker-1"]
-    seen.see_event(NodeRegistered(**AT, node=WORKER))
+    seen.see_event(NodeRegistered(**AT, node=WORKER, staker=WORKER))
     seen.see_event(StakeAdded(**AT, node=WORKER, amount_wei=5 * TOKEN, stake_wei=5 * TOKEN))
     assert (worker.member, worker.stake_wei, worker.activity) == (False, 5 * TOKEN, "staked, waiting for an invite")
     seen.see_event(MemberJoined(**AT, pool_id=1, node=WORKER, role=Role.WORKER, nonce=0))
     assert worker.member
-    seen.see_event(
-        SubmissionRecorded(
-            **AT, pool_id=1, submission_id=b"s" * 32, node=WORKER, step=2, counter=4, file_hash=b"f" * 32
-        )
-    )
+    seen.see_event(recorded())
     assert (worker.submissions, worker.activity) == (1, "submitted 4 for step 2")
 
 
 def test_verdicts_are_counted_by_outcome_and_seen_at_the_judge() -> None:
     seen = observe()
+    seen.see_event(recorded())
     for outcome in (Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.LATE):
-        seen.see_event(verdict(outcome))
+        for event in verdict(outcome):
+            seen.see_event(event)
+    for event in verdict(Outcome.REJECTED, kind=Kind.APPEAL):
+        seen.see_event(event)
     worker = seen.nodes["worker-1"]
-    assert (worker.accepted, worker.rejected, worker.late) == (2, 0, 1)
-    assert seen.nodes["validator"].activity == "late worker-1"
+    assert (worker.accepted, worker.rejected, worker.late) == (2, 0, 1), "an appeal is no submission"
+    assert seen.nodes["validator"].activity == "rejected worker-1"
+
+
+def test_credit_and_stake_on_its_way_out_are_counted() -> None:
+    seen = observe()
+    worker = seen.nodes["worker-1"]
+    seen.see_event(StakeAdded(**AT, node=WORKER, amount_wei=5 * TOKEN, stake_wei=5 * TOKEN))
+    for units in (300, 200):
+        seen.see_event(WorkCredited(**AT, pool_id=1, node=WORKER, units=units, amount_wei=units * 10))
+    seen.see_event(UnbondingStarted(**AT, node=WORKER, amount_wei=2 * TOKEN, matures_unix_s=9))
+    assert (worker.units, worker.credit_wei) == (500, 5000)
+    assert (worker.stake_wei, worker.staked_wei, worker.burnt_wei) == (3 * TOKEN, 5 * TOKEN, 0)
 
 
 def test_an_ejection_is_told_in_words_and_keeps_what_was_staked() -> None:
@@ -68,12 +94,19 @@ def test_an_ejection_is_told_in_words_and_keeps_what_was_staked() -> None:
     worker = seen.nodes["worker-1"]
     seen.see_event(StakeAdded(**AT, node=WORKER, amount_wei=5 * TOKEN, stake_wei=5 * TOKEN))
     seen.see_event(MemberJoined(**AT, pool_id=1, node=WORKER, role=Role.WORKER, nonce=0))
-    seen.see_event(verdict(Outcome.REJECTED, "proof-mismatch"))
+    for event in verdict(Outcome.REJECTED, "proof-mismatch"):
+        seen.see_event(event)
+    case = {"pool_id": 1, "docket_id": b"s" * 32, "node": WORKER}
+    seen.see_event(CaseOpened(**AT, **case, amount_wei=4 * TOKEN, until_unix_s=9))
     seen.see_event(MemberEjected(**AT, pool_id=1, node=WORKER, by=VALIDATOR, reason="proof-mismatch"))
-    seen.see_event(StakeSlashed(**AT, node=WORKER, amount_wei=4 * TOKEN, stake_wei=TOKEN))
-    assert (worker.ejected, worker.member, worker.rejected) == (True, False, 1)
-    assert (worker.stake_wei, worker.staked_wei) == (TOKEN, 5 * TOKEN)
+    assert (worker.ejected, worker.member, worker.rejected, worker.open_cases) == (True, False, 1, 1)
+    seen.see_event(StakeBurnt(**AT, node=WORKER, amount_wei=4 * TOKEN, stake_wei=TOKEN))
+    seen.see_event(CaseClosed(**AT, **case, state=CaseState.BURNT, burnt_wei=4 * TOKEN))
+    assert (worker.stake_wei, worker.staked_wei, worker.burnt_wei) == (TOKEN, 5 * TOKEN, 4 * TOKEN)
+    assert worker.open_cases == 0
     assert worker.ejection_reason == SENTENCES["proof-mismatch"]
+    seen.see_event(MemberJoined(**AT, pool_id=1, node=WORKER, role=Role.WORKER, nonce=256))
+    assert (worker.ejected, worker.member) == (False, True)
 
 
 def test_a_reason_that_is_no_known_code_is_shown_as_it_is() -> None:
@@ -86,16 +119,17 @@ def test_events_of_others_change_nobody() -> None:
     seen = observe()
     stranger = "0x" + "33" * 20
     seen.see_event(MemberJoined(**AT, pool_id=1, node=stranger, role=Role.WORKER, nonce=0))
-    seen.see_event(verdict(Outcome.REJECTED, "reward", node=stranger))
-    seen.see_event(
-        PoolCreated(**AT, pool_id=1, domain_id=1, owner=WORKER, manager=WORKER, min_stake_wei=1, slash_wei=1)
-    )
+    seen.see_event(recorded(node=stranger))
+    for event in verdict(Outcome.REJECTED, "reward", node=stranger):
+        seen.see_event(event)
+    terms = Terms(min_stake_wei=1, slash_wei=1)
+    seen.see_event(PoolCreated(**AT, pool_id=1, domain_id=1, owner=WORKER, terms=terms))
     assert seen == observe()
 
 
 def test_a_checkpoint_makes_the_newest_policy() -> None:
     seen = observe()
-    seen.see_event(CheckpointAnnounced(**AT, pool_id=1, version=7, manifest_hash=b"m" * 32))
+    seen.see_event(CheckpointAnnounced(**AT, pool_id=1, version=7, manifest_hash=b"m" * 32, epoch=1))
     assert seen.policy_version == 7
 
 

@@ -57,10 +57,12 @@ def observe(steps: int) -> Observation:
         view(2, "trainer", "trainer", stake_wei=0, staked_wei=0, activity=f"trained step {steps - 1}"),
         view(3, "validator", "validator", activity="rejected cheat"),
         view(
-            4, "worker-1", "worker", submissions=5, accepted=4, late=1, tokens=6000, generating_s=60, policy_version=5
+            4, "worker-1", "worker", submissions=5, accepted=4, late=1, tokens=6000, generating_s=60, policy_version=5,
+            units=2000, credit_wei=2 * TOKEN,
         ),
         view(
             5, "cheat", "worker", honest=False, member=False, ejected=True, submissions=2, rejected=1, stake_wei=0,
+            burnt_wei=100 * TOKEN,
             ejection_reason=SENTENCES["proof-mismatch"], tokens=600, generating_s=6,
         ),
     )  # fmt: skip
@@ -96,6 +98,13 @@ def test_the_figures_of_a_run(run: Path) -> None:
     assert document["tokens_per_s"] == 55.0
     assert document["rewards"] == REWARDS
     assert document["nodes"][4]["fate"].startswith("Ejected.")
+
+
+def test_a_stake_that_is_locked_is_said_to_be() -> None:
+    seen = observe(2)
+    worker = seen.nodes["worker-1"]
+    worker.open_cases = 1
+    assert "locked until the time to appeal is over" in report.fate(worker, seen)
 
 
 def test_an_honest_node_rejected_is_counted() -> None:
@@ -169,7 +178,9 @@ def test_the_closing_lines_name_everybody_s_fate(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     text = report.summary_text(observe(6), tmp_path)
     assert "0.15 → 0.80 (+65 points)" in text
-    assert "4 accepted, 0 rejected, 1 late, 0 without a verdict. Its stake is untouched." in text
+    assert (
+        "4 accepted, 0 rejected, 1 late, 0 without a verdict. Earned 2 tokens for 2000 units of verified work." in text
+    )
     assert str(tmp_path / "report.html") in text
     assert str(tmp_path / "model") in text
 

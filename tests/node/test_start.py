@@ -15,6 +15,7 @@ from ledger.anvil import Anvil, anvil, anvil_binary
 from ledger.client import Ledger
 from node import local
 from node.config import RunConfig, load_config, parse_config
+from node.start import deployment_of
 from node.wallet import create_wallet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +81,7 @@ def test_a_wallet_without_ether(home: Path) -> None:
 
 def test_a_wallet_without_stake_tokens(home: Path, chain: Anvil, config: RunConfig) -> None:
     address = create_wallet(home / "bare.json", "secret", iterations=2)
-    ledger = Ledger(chain.url, local.deployment_of(config), chain.account(0))
+    ledger = Ledger(chain.url, deployment_of(config), chain.account(0))
     ledger.transfer_eth(address, 10**18)
     ledger.close()
     assert_told(start(home, "worker", "bare"), f"{address} holds 0 stake tokens", "send stake tokens")

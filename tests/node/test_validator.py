@@ -23,7 +23,7 @@ class FakeLedger:
 
     def checkpoint(self, pool_id: int, version: int) -> Checkpoint:
         assert pool_id == 3
-        return Checkpoint(version=version, manifest_hash=b"m" * 32, block=self.blocks[version])
+        return Checkpoint(version=version, manifest_hash=b"m" * 32, block=self.blocks[version], epoch=1)
 
     def latest_checkpoint(self, pool_id: int) -> Checkpoint:
         return self.checkpoint(pool_id, len(self.blocks) - 1)

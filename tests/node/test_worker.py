@@ -2,49 +2,167 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+import trio.testing
+
+from ledger.errors import Reverted
+from ledger.types import Bar, Outcome
+from node import worker
 from node.config import RunConfig
-from node.worker import Work, engine_environment, next_work
+from node.membership import Blacklisted
+from node.worker import Work, engine_environment, next_step
 from rl.draw import MAX_SUBMISSIONS
 
 
-def work(step: int, counter: int) -> Work:
-    return Work(step=step, counter=counter)
-
-
 @pytest.mark.parametrize(
-    ("last", "open_step", "policy_version", "asynchrony", "expected"),
+    ("last_step", "open_step", "policy_version", "asynchrony", "expected"),
     [
-        (None, 0, 0, 2, work(0, 0)),
-        (work(0, 0), 0, 0, 2, work(0, 1)),
-        (work(0, 7), 1, 0, 2, work(1, 0)),
-        (work(1, 3), 2, 0, 2, work(2, 0)),
+        (0, 0, 0, 2, 0),
+        (0, 1, 0, 2, 1),
+        (1, 2, 0, 2, 2),
         # The policy is too old for the open step: wait.
-        (work(2, 3), 3, 0, 2, None),
-        (None, 3, 0, 2, None),
-        (None, 1, 0, 0, None),
-        (None, 1, 1, 0, work(1, 0)),
+        (2, 3, 0, 2, None),
+        (0, 3, 0, 2, None),
+        (0, 1, 0, 0, None),
+        (0, 1, 1, 0, 1),
         # A run state from yesterday: policy 4 says that steps 0 to 3 are closed.
-        (None, 2, 4, 2, work(4, 0)),
+        (0, 2, 4, 2, 4),
         # Nobody goes back to an earlier step, whatever the directory says meanwhile.
-        (work(5, 1), 3, 4, 2, work(5, 2)),
-        (work(7, 0), 3, 4, 2, None),
-        # As many submissions as a step takes from one worker.
-        (work(4, MAX_SUBMISSIONS - 2), 4, 4, 2, work(4, MAX_SUBMISSIONS - 1)),
-        (work(4, MAX_SUBMISSIONS - 1), 4, 4, 2, None),
-        (work(4, MAX_SUBMISSIONS - 1), 5, 4, 2, work(5, 0)),
+        (5, 3, 4, 2, 5),
+        (7, 3, 4, 2, None),
         # The run has 10 steps.
-        (None, 9, 9, 2, work(9, 0)),
-        (None, 10, 9, 2, None),
-        (None, 9, 10, 2, None),
+        (0, 9, 9, 2, 9),
+        (0, 10, 9, 2, None),
+        (0, 9, 10, 2, None),
     ],
 )
-def test_next_work(
-    last: Work | None, open_step: int, policy_version: int, asynchrony: int, expected: Work | None
-) -> None:
-    found = next_work(last, open_step=open_step, policy_version=policy_version, asynchrony=asynchrony, steps=10)
+def test_next_step(last_step: int, open_step: int, policy_version: int, asynchrony: int, expected: int | None) -> None:
+    found = next_step(last_step, open_step=open_step, policy_version=policy_version, asynchrony=asynchrony, steps=10)
     assert found == expected
+
+
+@dataclass
+class FakeLedger:
+    """Has recorded so many submissions of each step, and decided some."""
+
+    counters: dict[int, int]
+    decided: set[tuple[int, int]] = field(default_factory=set)
+    opened: set[tuple[int, int]] = field(default_factory=set)
+
+    def run_id(self, pool_id: int) -> bytes:
+        return b"r" * 32
+
+    def next_counter(self, pool_id: int, node: str, step: int) -> int:
+        return self.counters.get(step, 0)
+
+    def submission_id(self, pool_id: int, step: int, counter: int, node: str) -> tuple[int, int]:
+        return step, counter
+
+    def docket(self, docket_id: tuple[int, int]) -> Any:
+        if docket_id not in self.opened | self.decided:
+            return None
+        return SimpleNamespace(outcome=Outcome.ACCEPTED if docket_id in self.decided else Outcome.PENDING)
+
+
+@dataclass
+class FakeNetwork:
+    open_step: int = 0
+
+    async def run_state(self) -> Any:
+        return SimpleNamespace(open_step=self.open_step)
+
+
+def generation(ledger: FakeLedger, network: FakeNetwork, folder: Path) -> Any:
+    return worker._Generation(
+        RunConfig(), ledger, network, None, None, address="0x" + "11" * 20, data_dir=folder
+    )  # type: ignore[arg-type] # fmt: skip
+
+
+async def test_the_next_counter_is_the_ledgers_and_none_is_skipped(tmp_path: Path) -> None:
+    ledger, network = FakeLedger({0: 3, 1: MAX_SUBMISSIONS - 1}), FakeNetwork()
+    made = generation(ledger, network, tmp_path)
+    assert await made._next(0) == Work(step=0, counter=3), "also after a restart, in the middle of a step"
+    made._last, made._last_step = Work(step=0, counter=3), 0
+    assert await made._next(0) == Work(step=0, counter=4), "while the one before is still on its way"
+    made.forget_counter()
+    assert await made._next(0) == Work(step=0, counter=3), "the one before was refused"
+    network.open_step = 1
+    assert await made._next(0) == Work(step=1, counter=MAX_SUBMISSIONS - 1)
+    made._last, made._last_step = Work(step=1, counter=MAX_SUBMISSIONS - 1), 1
+    assert await made._next(0) is None, "as many as a step takes from one worker"
+
+
+async def test_what_waits_for_its_outcome_holds_the_engine_up_for_a_while(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    ledger = FakeLedger({0: 0})
+    made = generation(ledger, FakeNetwork(), tmp_path)
+    for counter in range(4):
+        path = tmp_path / str(counter)
+        path.touch()
+        made._unjudged[Work(step=0, counter=counter)] = path
+    assert await made._count_unjudged() == 4, "none is recorded"
+    for path in tmp_path.iterdir():
+        path.unlink()
+    ledger.counters[0] = 3
+    assert await made._count_unjudged() == 3, "the last was refused"
+    ledger.opened = {(0, 0), (0, 1)}
+    ledger.decided = {(0, 1)}
+    assert await made._count_unjudged() == 2, "one is decided"
+    await trio.sleep(worker.PATIENCE_S + 1)
+    assert await made._count_unjudged() == 0, "nobody judges the others"
+
+
+class FakeAdmission:
+    """Lets the node in again when it waits."""
+
+    def __init__(self, ledger: Any) -> None:
+        self.ledger, self.waited = ledger, 0
+
+    async def wait(self) -> None:
+        self.waited += 1
+        self.ledger.refusals.pop()
+
+
+@dataclass
+class RefusingLedger:
+    refusals: list[str]
+    bar: Bar = Bar.NONE
+    recorded: list[Any] = field(default_factory=list)
+
+    def submit(self, *arguments: Any) -> None:
+        if self.refusals:
+            raise Reverted(self.refusals[-1])
+        self.recorded.append(arguments)
+
+    def member(self, pool_id: int, address: str) -> Any:
+        return SimpleNamespace(bar=self.bar)
+
+
+async def record(ledger: RefusingLedger, admission: FakeAdmission) -> None:
+    work = Work(step=2, counter=1)
+    await worker._record(ledger, admission, 3, work, b"f" * 32, "0x" + "11" * 20)  # type: ignore[arg-type]
+
+
+async def test_an_ejected_worker_records_its_work_once_it_is_back() -> None:
+    ledger = RefusingLedger(["NotActiveMember", "NotActiveMember"])
+    admission = FakeAdmission(ledger)
+    await record(ledger, admission)
+    assert (admission.waited, ledger.recorded) == (2, [(3, 2, 1, [b"f" * 32])])
+
+
+async def test_a_blacklisted_worker_ends_and_other_refusals_are_told() -> None:
+    ledger = RefusingLedger(["NotActiveMember"], bar=Bar.BY_VERDICT)
+    with pytest.raises(Blacklisted):
+        await record(ledger, FakeAdmission(ledger))
+    ledger = RefusingLedger(["WrongCounter"])
+    with pytest.raises(Reverted, match="WrongCounter"):
+        await record(ledger, FakeAdmission(ledger))
 
 
 def test_the_engine_reads_its_settings_from_the_environment() -> None:
