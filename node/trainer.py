@@ -91,9 +91,11 @@ async def run(
                 await _train(network, metrics, batches, states, training, publication, resume, steps)
             nursery.cancel_scope.cancel()
     except* (ChildDied, ChildError, ChildTimeout) as faults:
+        fault: BaseException = faults
+        while isinstance(fault, BaseExceptionGroup):
+            fault = fault.exceptions[0]
         raise UserError(
-            f"the training process failed: {faults.exceptions[0]}",
-            fix="start the trainer again; it goes on where it stopped",
+            f"the training process failed: {fault}", fix="start the trainer again; it goes on where it stopped"
         ) from faults
 
 
