@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from dht.records import RecordInvalid, SignedRecord, encode_record, open_record, storage_time
+from dht.records import Authority, RecordInvalid, SignedRecord, encode_record, open_record, storage_time
 from dht.signing import RecordDomain
 
 
@@ -33,13 +33,13 @@ class Directory(Protocol):
 
 
 def newest(
-    key: str, values: Iterable[bytes], *, domain: RecordDomain, manager: str, now_unix_s: float
+    key: str, values: Iterable[bytes], *, domain: RecordDomain, authority: Authority, now_unix_s: float
 ) -> tuple[SignedRecord, ...]:
     """The rule of every lookup: invalid bytes and other keys are dropped, the highest sequence of a subject wins."""
     best: dict[str, SignedRecord] = {}
     for value in values:
         try:
-            record = open_record(value, domain=domain, manager=manager, now_unix_s=now_unix_s)
+            record = open_record(value, domain=domain, authority=authority, now_unix_s=now_unix_s)
         except RecordInvalid:
             continue  # whoever served it lied or its time is over: it does not exist
         if record.key == key and record.sequence > getattr(best.get(record.subject), "sequence", -1):
@@ -58,16 +58,16 @@ class MemoryNetwork:
 
 
 class MemoryDirectory:
-    """Directory over a MemoryNetwork; `clock` gives unix seconds."""
+    """Directory over a MemoryNetwork; `clock` gives unix seconds. `authority` may be replaced at any time."""
 
     def __init__(
-        self, network: MemoryNetwork, *, domain: RecordDomain, manager: str, clock: Callable[[], float]
+        self, network: MemoryNetwork, *, domain: RecordDomain, authority: Authority, clock: Callable[[], float]
     ) -> None:
-        self._network, self._domain, self._manager, self._clock = network, domain, manager, clock
+        self._network, self._domain, self.authority, self._clock = network, domain, authority, clock
 
     async def publish(self, record: SignedRecord) -> None:
         data = encode_record(record)
-        record = open_record(data, domain=self._domain, manager=self._manager, now_unix_s=self._clock())
+        record = open_record(data, domain=self._domain, authority=self.authority, now_unix_s=self._clock())
         slot = self._network.entries.setdefault(record.key, {})
         kept_until, _ = slot.get(record.subject, (0.0, b""))
         if kept_until >= storage_time(record):
@@ -80,5 +80,5 @@ class MemoryDirectory:
         for subject in [subject for subject, (kept_until, _) in slot.items() if kept_until < now]:
             del slot[subject]
         return newest(
-            key, (data for _, data in slot.values()), domain=self._domain, manager=self._manager, now_unix_s=now
+            key, (data for _, data in slot.values()), domain=self._domain, authority=self.authority, now_unix_s=now
         )

@@ -30,7 +30,7 @@ from dht.lean_hivemind import (
     RecordValidatorBase,
     ValidationError,
 )
-from dht.records import RecordInvalid, SignedRecord, encode_record, open_record, storage_time
+from dht.records import Authority, RecordInvalid, SignedRecord, encode_record, open_record, storage_time
 from dht.signing import RecordDomain
 
 STARTUP_TIMEOUT_S = 60  # P2P.md: slow under load
@@ -43,10 +43,13 @@ log = logging.getLogger(__name__)
 
 
 class RecordValidator(RecordValidatorBase):
-    """hivemind's hook: whether a (key, subkey, value, expiration) may be stored or believed."""
+    """hivemind's hook: whether a (key, subkey, value, expiration) may be stored or believed.
 
-    def __init__(self, *, domain: RecordDomain, manager: str) -> None:
-        self._domain, self._manager = domain, manager
+    `authority` may be replaced at any time.
+    """
+
+    def __init__(self, *, domain: RecordDomain, authority: Authority) -> None:
+        self._domain, self.authority = domain, authority
 
     def validate(self, record: DHTRecord) -> bool:
         """True only for a valid record under its own key and subject, with the expiration its signature fixes."""
@@ -54,7 +57,8 @@ class RecordValidator(RecordValidatorBase):
             value = MSGPackSerializer.loads(record.value) if len(record.value) < 2**16 else None
             if not isinstance(value, bytes):
                 return False
-            signed = open_record(value, domain=self._domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
+            now_s = DHT_CLOCK.now_s()
+            signed = open_record(value, domain=self._domain, authority=self.authority, now_unix_s=now_s)
         except RecordInvalid as error:
             log.info("refused a record: %s", error.reason)
             return False
@@ -72,10 +76,10 @@ class KademliaDirectory:
     """Directory over a running hivemind node; create with `open`, end with `close`. One asyncio loop only."""
 
     def __init__(
-        self, node: DHTNode, *, domain: RecordDomain, manager: str, bootstrap: Sequence[str],
+        self, node: DHTNode, *, domain: RecordDomain, validator: RecordValidator, bootstrap: Sequence[str],
         chain_clock: ClockSample | None = None,
     ) -> None:  # fmt: skip
-        self._node, self._domain, self._manager = node, domain, manager
+        self._node, self._domain, self._validator = node, domain, validator
         self._bootstrap = [Multiaddr(address) for address in bootstrap]
         self._chain_clock = chain_clock
         self.clock_verdict: ClockVerdict | None = None
@@ -83,8 +87,8 @@ class KademliaDirectory:
 
     @classmethod
     async def open(
-        cls, *, domain: RecordDomain, manager: str, host: str, port: int, bootstrap: Sequence[str], data_dir: Path,
-        chain_clock: ClockSample | None = None, time_is_known: bool = False, client: bool = False,
+        cls, *, domain: RecordDomain, authority: Authority, host: str, port: int, bootstrap: Sequence[str],
+        data_dir: Path, chain_clock: ClockSample | None = None, time_is_known: bool = False, client: bool = False,
     ) -> KademliaDirectory:  # fmt: skip
         """Starts p2pd on `host`:`port` (0: any).
 
@@ -104,12 +108,13 @@ class KademliaDirectory:
             dht_mode="client" if client else "server", identity_path=str(identity), check_if_identity_free=False,
             startup_timeout=STARTUP_TIMEOUT_S, auto_nat=False, nat_port_map=False, use_relay=False,
         )  # fmt: skip
+        validator = RecordValidator(domain=domain, authority=authority)
         node = await DHTNode.create(
             p2p=p2p, node_id=DHTID.generate(source=p2p.peer_id.to_bytes()), wait_timeout=RPC_TIMEOUT_S,
             cache_locally=False, cache_on_store=False, cache_nearest=0,
-            record_validator=RecordValidator(domain=domain, manager=manager), client_mode=client,
+            record_validator=validator, client_mode=client,
         )  # fmt: skip
-        self = cls(node, domain=domain, manager=manager, bootstrap=bootstrap, chain_clock=chain_clock)
+        self = cls(node, domain=domain, validator=validator, bootstrap=bootstrap, chain_clock=chain_clock)
         if not time_is_known:
             self._take_time(())
         if bootstrap and not await self._join():
@@ -131,6 +136,15 @@ class KademliaDirectory:
         """Of the DHT's own key, which no record names."""
         return str(self._node.peer_id)
 
+    @property
+    def authority(self) -> Authority:
+        """Whose run state is stored and believed."""
+        return self._validator.authority
+
+    @authority.setter
+    def authority(self, authority: Authority) -> None:
+        self._validator.authority = authority
+
     async def multiaddrs(self) -> list[str]:
         """Addresses that others may give as bootstrap peers; none of a client."""
         if self._node.protocol.client_mode:
@@ -140,7 +154,8 @@ class KademliaDirectory:
     async def publish(self, record: SignedRecord) -> None:
         """See Directory; raises RecordInvalid, PublishRefused."""
         data = encode_record(record)
-        record = open_record(data, domain=self._domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
+        now_s = DHT_CLOCK.now_s()
+        record = open_record(data, domain=self._domain, authority=self.authority, now_unix_s=now_s)
         if await self._node.store(record.key, data, storage_time(record), subkey=record.subject):
             return
         # hivemind answers with the last replica's word, and a replica that already got this very record says no
@@ -156,7 +171,8 @@ class KademliaDirectory:
         if found is None or not isinstance(found.value, dict):
             return ()
         values = [item.value for item in found.value.values()]
-        return newest(key, values, domain=self._domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
+        now_s = DHT_CLOCK.now_s()
+        return newest(key, values, domain=self._domain, authority=self.authority, now_unix_s=now_s)
 
     async def close(self) -> None:
         """Stops the node and its p2pd."""

@@ -1,8 +1,10 @@
-"""Decides how a checkpoint is described.
+"""Decides how a checkpoint is described: flat files cut into hashed chunks, named by the SHA-256 of the description.
 
-Files cut into hashed chunks, signed by the pool's manager, named by its SHA-256. Pure: bytes in, values out. A
-hostile manifest is refused as a whole before anything is allocated for it: names that leave the folder, duplicate or
-absurd sizes, chunk lists that do not fit, a signature that is not the manager's.
+A manifest carries no signature. It is believed for its hash alone, and the hash for who named it: the pool's manager
+of that time on the ledger (a policy), or the manager of now in its signed run state (a trainer's state). So manifests
+of earlier managers stay good, and whoever computes the same files may serve them under the same name. Pure: bytes in,
+values out. A hostile manifest is refused as a whole before anything is allocated for it: names that leave the folder,
+duplicate or absurd sizes, chunk lists that do not fit, another run or kind than asked for.
 """
 
 from __future__ import annotations
@@ -14,9 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgpack
-from eth_utils import keccak
-
-from dht.signing import RecordDomain, SignatureInvalid, Signer, recover, sign, typed_hash, word
 
 CHUNK_SIZE_BYTES = 4 * 1024 * 1024  # P2P.md: 16 MiB chunks cost four times the memory for less speed
 MIN_CHUNK_SIZE_BYTES, MAX_CHUNK_SIZE_BYTES = 1024, 16 * 1024 * 1024
@@ -24,8 +23,9 @@ MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_FILES = 512
 MAX_CHECKPOINT_BYTES = 4 * 1024**4
 MAX_VERSION = 2**63 - 1
+POLICY, TRAINER_STATE = "policy", "trainer-state"
+KINDS = (POLICY, TRAINER_STATE)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]{0,127}")
-_MANIFEST_TYPE = "Manifest(bytes32 salt,bytes32 runId,uint64 version,bytes body)"
 
 
 class ManifestInvalid(Exception):
@@ -48,13 +48,13 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """A checkpoint of one policy version. `signature` is empty until the manager has signed."""
+    """The files of one policy version (`kind` POLICY), or of the trainer's state that goes with it (TRAINER_STATE)."""
 
     run_id: bytes
+    kind: str
     version: int
     chunk_size_bytes: int
     files: tuple[FileEntry, ...]
-    signature: bytes
 
     @property
     def size_bytes(self) -> int:
@@ -93,26 +93,10 @@ def cut(name: str, pieces: Iterable[bytes]) -> FileEntry:
     return FileEntry(name=name, size_bytes=size, sha256=whole.digest(), chunks=tuple(chunks))
 
 
-def encode_body(manifest: Manifest) -> bytes:
-    """The bytes the manager signs: everything but the signature."""
-    files = [[f.name, f.size_bytes, f.sha256, b"".join(f.chunks)] for f in manifest.files]
-    return msgpack.packb([manifest.run_id, manifest.version, manifest.chunk_size_bytes, files])
-
-
-def sign_manifest(body: bytes, *, domain: RecordDomain, account: Signer) -> bytes:
-    """The manager's 65-byte signature over the bytes of `encode_body`.
-
-    Raises ManifestInvalid when they are not a valid body.
-    """
-    manifest = _decode_body(body)
-    if manifest.run_id != domain.run_id:
-        raise ManifestInvalid("foreign run")
-    return sign(_digest(domain, manifest.version, body), account)
-
-
-def encode_manifest(body: bytes, signature: bytes) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """The manifest as it travels; its id is `manifest_id` of these bytes."""
-    return msgpack.packb([body, signature])
+    files = [[f.name, f.size_bytes, f.sha256, b"".join(f.chunks)] for f in manifest.files]
+    return msgpack.packb([manifest.run_id, manifest.kind, manifest.version, manifest.chunk_size_bytes, files])
 
 
 def manifest_id(data: bytes) -> bytes:
@@ -120,41 +104,27 @@ def manifest_id(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def open_manifest(data: bytes, *, domain: RecordDomain, manager: str) -> Manifest:
-    """Parses and verifies an encoded manifest: bounds, shape, run, and the manager's signature.
-
-    Raises ManifestInvalid.
-    """
-    body, signature = _fields(data, (bytes, bytes), "envelope")
-    manifest = _decode_body(body)
-    if manifest.run_id != domain.run_id:
+def open_manifest(data: bytes, *, run_id: bytes) -> Manifest:
+    """Parses and checks an encoded manifest: bounds, shape and run. Raises ManifestInvalid."""
+    found_id, kind, version, chunk_size, files = _fields(data, (bytes, str, int, int, list))
+    if found_id != run_id:
         raise ManifestInvalid("foreign run")
-    try:
-        signer = recover(_digest(domain, manifest.version, body), signature)
-    except SignatureInvalid as error:
-        raise ManifestInvalid(f"signature: {error}") from error
-    if signer != manager:
-        raise ManifestInvalid(f"forged: signed by {signer}, not by the manager {manager}")
-    return Manifest(
-        run_id=manifest.run_id, version=manifest.version, chunk_size_bytes=manifest.chunk_size_bytes,
-        files=manifest.files, signature=signature,
-    )  # fmt: skip
-
-
-def _digest(domain: RecordDomain, version: int, body: bytes) -> bytes:
-    return typed_hash(domain, _MANIFEST_TYPE, (domain.salt, domain.run_id, word(version), keccak(body)))
-
-
-def _decode_body(body: bytes) -> Manifest:
-    run_id, version, chunk_size, files = _fields(body, (bytes, int, int, list), "body")
-    _require(len(run_id) == 32, "run id")
+    _require(kind in KINDS, "kind")
     _require(0 <= version <= MAX_VERSION, "version")
     _require(MIN_CHUNK_SIZE_BYTES <= chunk_size <= MAX_CHUNK_SIZE_BYTES, "chunk size")
     _require(0 < len(files) <= MAX_FILES, "number of files")
     entries = tuple(_decode_files(files, chunk_size))
     _require(len({entry.name.lower() for entry in entries}) == len(entries), "names: duplicate")
     _require(sum(entry.size_bytes for entry in entries) <= MAX_CHECKPOINT_BYTES, "size")
-    return Manifest(run_id=run_id, version=version, chunk_size_bytes=chunk_size, files=entries, signature=b"")
+    return Manifest(run_id=run_id, kind=kind, version=version, chunk_size_bytes=chunk_size, files=entries)
+
+
+def check_asked(manifest: Manifest, *, kind: str, max_bytes: int) -> None:
+    """Raise ManifestInvalid unless the manifest is of the kind asked for and no larger."""
+    if manifest.kind != kind:
+        raise ManifestInvalid(f"a {manifest.kind}, where a {kind} was asked for")
+    if manifest.size_bytes > max_bytes:
+        raise ManifestInvalid(f"oversize: files of {manifest.size_bytes} bytes, limit {max_bytes}")
 
 
 def _decode_files(files: list[Any], chunk_size: int) -> Iterator[FileEntry]:
@@ -168,15 +138,15 @@ def _decode_files(files: list[Any], chunk_size: int) -> Iterator[FileEntry]:
         yield FileEntry(name=name, size_bytes=size, sha256=sha256, chunks=chunks)
 
 
-def _fields(data: bytes, types: tuple[type, ...], what: str) -> list[Any]:
+def _fields(data: bytes, types: tuple[type, ...]) -> list[Any]:
     if len(data) > MAX_MANIFEST_BYTES:
         raise ManifestInvalid(f"oversize: {len(data)} bytes, limit {MAX_MANIFEST_BYTES}")
     try:
         values = msgpack.unpackb(data, raw=False)
     except Exception as error:  # msgpack raises a dozen unrelated types on hostile input
-        raise ManifestInvalid(f"malformed {what}: {error!r}") from error
+        raise ManifestInvalid(f"malformed: {error!r}") from error
     if not isinstance(values, list) or [type(value) for value in values] != list(types):
-        raise ManifestInvalid(f"malformed {what}: wrong fields")
+        raise ManifestInvalid("malformed: wrong fields")
     return values
 
 

@@ -1,8 +1,8 @@
 """Decides what a DHT record may say and who may say it.
 
-Node and provider records by their subject, run state by the manager. Pure: bytes, clock and domain are arguments. It
-refuses records that are oversize, foreign to the run, unsigned, forged, expired or dated beyond MAX_LIFETIME_S;
-nothing else in the project parses records.
+Node and provider records by their subject, run state by the manager of now. Pure: bytes, clock and domain are
+arguments. It refuses records that are oversize, foreign to the run, unsigned, forged, expired or dated beyond
+MAX_LIFETIME_S; nothing else in the project parses records.
 """
 
 from __future__ import annotations
@@ -69,11 +69,25 @@ class ProviderRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStateRecord:
-    """The manager's word: the step open for rollouts, the newest policy version and its manifest id."""
+    """The manager's word: the step open for rollouts, the newest policy version and its manifest id.
 
+    `epoch` is that of the manager's lease on the ledger; `state_hash` the manifest id of the newest trainer's state
+    that is served (32 bytes, or none).
+    """
+
+    epoch: int
     open_step: int
     policy_version: int
     manifest_hash: bytes
+    state_hash: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authority:
+    """Whose run state counts, by the ledger: the manager's checksum address and the epoch of its lease."""
+
+    manager: str
+    epoch: int
 
 
 RecordBody = NodeRecord | ProviderRecord | RunStateRecord
@@ -143,8 +157,11 @@ def encode_record(record: SignedRecord) -> bytes:
     ])  # fmt: skip
 
 
-def open_record(data: bytes, *, domain: RecordDomain, manager: str, now_unix_s: float) -> SignedRecord:
+def open_record(data: bytes, *, domain: RecordDomain, authority: Authority, now_unix_s: float) -> SignedRecord:
     """Parses and checks stored bytes by the receiver's clock, CLOCK_TOLERANCE_S either way.
+
+    A run state is `authority`'s to sign, in its present lease: what a former manager still says, or what this one said
+    in an earlier lease, is refused.
 
     Raises RecordInvalid(reason).
     """
@@ -166,8 +183,11 @@ def open_record(data: bytes, *, domain: RecordDomain, manager: str, now_unix_s: 
     content, expected_key = _check_body(kind, body, run_id, subject)
     if key != expected_key:
         raise RecordInvalid("key does not belong to the body")
-    if isinstance(content, RunStateRecord) and subject != manager:
-        raise RecordInvalid("run state is the manager's to sign")
+    if isinstance(content, RunStateRecord):
+        if subject != authority.manager:
+            raise RecordInvalid(f"run state is the manager's to sign, {authority.manager}, not {subject}'s")
+        if content.epoch < authority.epoch:
+            raise RecordInvalid(f"run state of lease {content.epoch}, where the ledger has lease {authority.epoch}")
     try:
         signer = recover(_digest(domain, kind, key, subject, body, sequence, expires), signature)
     except SignatureInvalid as error:
@@ -199,7 +219,8 @@ def _fields(body: RecordBody) -> tuple[str, list[Any]]:
         case ProviderRecord():
             return "provider", [body.address, body.content, body.bulk_url]
         case RunStateRecord():
-            return "run-state", [body.open_step, body.policy_version, body.manifest_hash]
+            numbers = [body.epoch, body.open_step, body.policy_version]
+            return "run-state", [*numbers, body.manifest_hash, body.state_hash]
 
 
 def _check_body(kind: str, body: bytes, run_id: bytes, subject: str) -> tuple[RecordBody, str]:
@@ -239,10 +260,15 @@ def _parse_provider(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
 
 
 def _parse_run_state(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
-    open_step, policy_version, manifest_hash = _unpack(body, (int, int, bytes), "run state body")
-    _require(0 <= open_step <= MAX_INTEGER and 0 <= policy_version <= MAX_INTEGER, "step or version")
+    types = (int, int, int, bytes, bytes)
+    epoch, open_step, policy_version, manifest_hash, state_hash = _unpack(body, types, "run state body")
+    _require(all(0 <= number <= MAX_INTEGER for number in (epoch, open_step, policy_version)), "epoch, step or version")
     _require(len(manifest_hash) == 32, "manifest hash")
-    record = RunStateRecord(open_step=open_step, policy_version=policy_version, manifest_hash=manifest_hash)
+    _require(len(state_hash) in (0, 32), "state hash")
+    record = RunStateRecord(
+        epoch=epoch, open_step=open_step, policy_version=policy_version, manifest_hash=manifest_hash,
+        state_hash=state_hash,
+    )  # fmt: skip
     return record, run_state_key(run_id)
 
 

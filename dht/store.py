@@ -1,7 +1,7 @@
 """Decides what this node keeps.
 
-Blobs by SHA-256, checkpoints by manifest id (the last few versions), everything atomically. It refuses blobs above
-MAX_BLOB_BYTES, manifests that the manager did not sign, and folders that are not flat; it never opens a network
+Blobs by SHA-256, checkpoints by manifest id (the last few versions of each kind), everything atomically. It refuses
+blobs above MAX_BLOB_BYTES, manifests of another run, and folders that are not flat; it never opens a network
 connection.
 """
 
@@ -15,24 +15,26 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from dht.checkpoint import CheckpointFiles
 from dht.manifest import (
     CHUNK_SIZE_BYTES,
+    KINDS,
+    TRAINER_STATE,
     FileEntry,
     Manifest,
     ManifestInvalid,
     cut,
-    encode_body,
     encode_manifest,
     manifest_id,
     open_manifest,
 )
-from dht.signing import RecordDomain
 
 MAX_BLOB_BYTES = 64 * 1024 * 1024
 KEEP_VERSIONS = 5  # the report's relays keep the last five
+KEEP_STATES = 2  # the newest, and the one before, from which the newest can be computed again
 
 
 class StoreError(Exception):
@@ -40,14 +42,14 @@ class StoreError(Exception):
 
 
 class ContentStore:
-    """Folders: blobs/<hex>, checkpoints/<manifest hex>/, incoming/<manifest hex>/ and bitmap, staging/<body hex>/."""
+    """Folders: blobs/<hex>, checkpoints/<manifest hex>/, incoming/<manifest hex>/ and bitmap, staging/<hex>/."""
 
     def __init__(
-        self, folder: Path, *, domain: RecordDomain, manager: str, keep_versions: int = KEEP_VERSIONS,
+        self, folder: Path, *, run_id: bytes, keep_versions: int = KEEP_VERSIONS,
         chunk_size_bytes: int = CHUNK_SIZE_BYTES,
     ) -> None:  # fmt: skip
-        self.folder, self._domain, self._manager = folder, domain, manager
-        self._keep_versions, self._chunk_size_bytes = keep_versions, chunk_size_bytes
+        self.folder, self.run_id, self._chunk_size_bytes = folder, run_id, chunk_size_bytes
+        self._keep = dict.fromkeys(KINDS, keep_versions) | {TRAINER_STATE: KEEP_STATES}
         self._checkpoints: dict[bytes, CheckpointFiles] = {}
         self._expected: Counter[bytes] = Counter()
         self._arrived = asyncio.Event()
@@ -119,10 +121,11 @@ class ContentStore:
         """Whether `content` is on its way."""
         return self._expected[content] > 0
 
-    def stage(self, source: Path, version: int) -> bytes:
-        """Copies and cuts a flat folder; returns the manifest body for the manager to sign.
+    def stage(self, source: Path, version: int, *, kind: str, link: bool = False) -> bytes:
+        """Copies and cuts a flat folder; returns the encoded manifest, to be sealed.
 
-        Raises StoreError, ManifestInvalid.
+        `link`: the files are never written to again, so a second name for them does instead of a copy.
+        Raises StoreError.
         """
         staged = self.folder / "staging" / secrets.token_hex(8)
         staged.mkdir()
@@ -131,31 +134,31 @@ class ContentStore:
             if not paths or not all(path.is_file() for path in paths):
                 raise StoreError(f"{source} is not a flat folder of files")
             manifest = Manifest(
-                run_id=self._domain.run_id, version=version, chunk_size_bytes=self._chunk_size_bytes, signature=b"",
-                files=tuple(self._copy(path, staged / path.name) for path in paths),
+                run_id=self.run_id, kind=kind, version=version, chunk_size_bytes=self._chunk_size_bytes,
+                files=tuple(self._take(path, staged / path.name, link) for path in paths),
             )  # fmt: skip
-            body = encode_body(manifest)
-            target = self._staged(body)
+            data = encode_manifest(manifest)
+            target = self._staged(manifest_id(data))
             if target.exists():
                 shutil.rmtree(target)
             os.replace(staged, target)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-        return body
+        return data
 
-    def seal(self, body: bytes, signature: bytes) -> bytes:
-        """Completes a staged checkpoint with the manager's signature; returns the manifest id.
+    def seal(self, data: bytes) -> bytes:
+        """Makes a checkpoint of what was staged under this manifest; returns its id.
 
-        Raises ManifestInvalid, StoreError.
+        Raises StoreError, ManifestInvalid.
         """
-        data = encode_manifest(body, signature)
-        manifest = open_manifest(data, domain=self._domain, manager=self._manager)
-        content, staged = manifest_id(data), self._staged(body)
+        manifest, content = open_manifest(data, run_id=self.run_id), manifest_id(data)
         final = self.folder / "checkpoints" / content.hex()
         if not final.exists():
-            if not staged.exists():
+            if not self._staged(content).exists():
                 raise StoreError("this checkpoint was not staged here")
-            os.replace(staged, final)
+            os.replace(self._staged(content), final)
+            self._drop_incoming(content)  # it may have been on its way, too
+        shutil.rmtree(self._staged(content), ignore_errors=True)  # or have been here before
         self.add_blob(data)
         self._checkpoints[content] = self._files(content, manifest)
         self.prune()
@@ -163,7 +166,7 @@ class ContentStore:
 
     async def begin(self, data: bytes) -> CheckpointFiles:
         """The checkpoint of an encoded manifest, ready for its missing chunks (idempotent). Raises ManifestInvalid."""
-        manifest = open_manifest(data, domain=self._domain, manager=self._manager)
+        manifest = open_manifest(data, run_id=self.run_id)
         content = self.add_blob(data)
         if content not in self._checkpoints:
             files = self._files(content, manifest)
@@ -180,19 +183,21 @@ class ContentStore:
         return tuple(sorted(self._checkpoints.values(), key=lambda files: files.manifest.version))
 
     def prune(self) -> list[bytes]:
-        """Deletes complete checkpoints beyond the newest `keep_versions`, and any arriving one older than those.
+        """Deletes complete checkpoints beyond the newest of their kind, and any arriving one older than those.
 
         Returns their ids.
         """
-        complete = [files for files in self.checkpoints() if files.complete]
-        if len(complete) <= self._keep_versions:
-            return []
-        oldest_kept = complete[-self._keep_versions].manifest.version
-        dropped = [f for f in self.checkpoints() if f.manifest.version < oldest_kept and not self.expects(f.content)]
+        dropped: list[CheckpointFiles] = []
+        for kind, keep in self._keep.items():
+            known = [files for files in self.checkpoints() if files.manifest.kind == kind]
+            complete = [files for files in known if files.complete]
+            if len(complete) > keep:
+                oldest_kept = complete[-keep].manifest.version
+                dropped += [f for f in known if f.manifest.version < oldest_kept and not self.expects(f.content)]
         for files in dropped:
             del self._checkpoints[files.content]
             shutil.rmtree(files.folder, ignore_errors=True)
-            (self.folder / "incoming" / f"{files.content.hex()}.bitmap").unlink(missing_ok=True)
+            self._drop_incoming(files.content)
             self._blob(files.content).unlink(missing_ok=True)
         return [files.content for files in dropped]
 
@@ -205,7 +210,7 @@ class ContentStore:
         blob = self.folder / "blobs" / path.name
         try:
             data = blob.read_bytes()
-            content, manifest = manifest_id(data), open_manifest(data, domain=self._domain, manager=self._manager)
+            content, manifest = manifest_id(data), open_manifest(data, run_id=self.run_id)
             if content.hex() != path.name:
                 raise ManifestInvalid("bytes of another SHA-256")
         except (FileNotFoundError, ManifestInvalid):
@@ -220,7 +225,11 @@ class ContentStore:
             final=self.folder / "checkpoints" / content.hex(),
         )  # fmt: skip
 
-    def _copy(self, source: Path, target: Path) -> FileEntry:
+    def _take(self, source: Path, target: Path, link: bool) -> FileEntry:
+        if link:
+            os.link(source, target)
+            with source.open("rb") as reader:
+                return cut(source.name, iter(partial(reader.read, self._chunk_size_bytes), b""))
         with source.open("rb") as reader, target.open("wb") as writer:
 
             def pieces() -> Iterator[bytes]:
@@ -238,5 +247,9 @@ class ContentStore:
             raise StoreError("content is named by 32 bytes")
         return self.folder / "blobs" / sha256.hex()
 
-    def _staged(self, body: bytes) -> Path:
-        return self.folder / "staging" / hashlib.sha256(body).hexdigest()
+    def _drop_incoming(self, content: bytes) -> None:
+        shutil.rmtree(self.folder / "incoming" / content.hex(), ignore_errors=True)
+        (self.folder / "incoming" / f"{content.hex()}.bitmap").unlink(missing_ok=True)
+
+    def _staged(self, content: bytes) -> Path:
+        return self.folder / "staging" / content.hex()

@@ -20,6 +20,8 @@ from node.state import Counter, NodeState
 
 Slot = tuple[str, bytes]  # what a record is about: (kind, content or b"")
 
+RETRY_S = 2.0
+
 log = logging.getLogger(__name__)
 
 
@@ -75,26 +77,35 @@ class Announcer:
         self._wake.set()
 
     async def refresh_forever(self) -> None:
-        """Publishes everything again at a third of the lifetime; a failure is logged and tried again then."""
-        deadline = trio.current_time() + self._lifetime_s / 3
+        """Publishes everything again at a third of the lifetime; what failed or was refused, after RETRY_S as well.
+
+        A new manager's first run state is refused by whoever has not yet read of its lease on the ledger.
+        """
+        full_s, retry_s = trio.current_time() + self._lifetime_s / 3, math.inf
         while True:
-            with trio.move_on_at(deadline):
+            with trio.move_on_at(min(full_s, retry_s)):
                 await self._wake.wait()
-            if trio.current_time() >= deadline:
-                deadline = trio.current_time() + self._lifetime_s / 3
+            if trio.current_time() >= full_s:
+                full_s = trio.current_time() + self._lifetime_s / 3
                 self._due.update(self._bodies)
             due = {slot: body for slot, body in self._bodies.items() if slot in self._due}
-            self._wake, self._due = trio.Event(), set()
-            records = [encode_record(self._sign(slot, body)) for slot, body in due.items()]
-            if not records:
-                continue
-            try:
-                refusals = await self._link.call("publish", records=records)
-            except (NetworkDown, ChildError) as error:
-                log.warning("records were not refreshed: %s", error)
-                continue
-            for _, message in filter(None, refusals):
-                log.warning("a record was not refreshed: %s", message)
+            self._wake, self._due, retry_s = trio.Event(), set(), math.inf
+            failed = await self._refresh(due) if due else set()
+            if failed:
+                self._due |= failed
+                retry_s = trio.current_time() + RETRY_S
+
+    async def _refresh(self, due: dict[Slot, RecordBody]) -> set[Slot]:
+        """Publishes these; returns those that are not out."""
+        records = [encode_record(self._sign(slot, body)) for slot, body in due.items()]
+        try:
+            refusals = await self._link.call("publish", records=records)
+        except (NetworkDown, ChildError) as error:
+            log.warning("records were not refreshed: %s", error)
+            return set(due)
+        for _, message in filter(None, refusals):
+            log.warning("a record was not refreshed: %s", message)
+        return {slot for slot, refusal in zip(due, refusals, strict=True) if refusal}
 
     def _sign(self, slot: Slot, body: RecordBody) -> SignedRecord:
         now_s = self._clock.now_s()

@@ -16,6 +16,7 @@ import socket
 import sys
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,9 @@ from dht.directory import PublishRefused
 from dht.download import Downloader
 from dht.kademlia import KademliaDirectory
 from dht.lean_hivemind import DHT_CLOCK
-from dht.manifest import MAX_MANIFEST_BYTES, chunk_places, open_manifest
+from dht.manifest import MAX_MANIFEST_BYTES, check_asked, chunk_places, open_manifest
 from dht.plan import ContentUnavailable
-from dht.records import RecordInvalid, SignedRecord, encode_record, open_record
+from dht.records import Authority, RecordInvalid, SignedRecord, encode_record, open_record
 from dht.signing import RecordDomain
 from dht.store import MAX_BLOB_BYTES, ContentStore
 from node.child_main import serve_asyncio
@@ -47,7 +48,6 @@ class Dhtd:
 
     def __init__(self) -> None:
         self._domain: RecordDomain | None = None
-        self._manager = ""
         self._store: ContentStore | None = None
         self._directory: KademliaDirectory | None = None
         self._server: ChunkServer | None = None
@@ -56,10 +56,10 @@ class Dhtd:
         self._publishing = asyncio.Semaphore(PUBLISH_AT_ONCE)
 
     async def start(
-        self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, host: str, bulk_port: int,
-        dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int, bytes_per_s: float | None,
-        chunk_size_bytes: int, client: bool = False, serve: bool = True, clock_offset_s: float | None = None,
-        chain_clock: Sequence[float] = (),
+        self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, epoch: int, host: str,
+        bulk_port: int, dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int,
+        bytes_per_s: float | None, chunk_size_bytes: int, client: bool = False, serve: bool = True,
+        clock_offset_s: float | None = None, chain_clock: Sequence[float] = (),
     ) -> dict[str, Any]:  # fmt: skip
         """Opens store, server if it is to `serve`, directory. Raises PortTaken, OSError, hivemind's P2PDaemonError.
 
@@ -69,11 +69,9 @@ class Dhtd:
         folder = Path(data_dir)
         DHT_CLOCK.correct(clock_offset_s or 0.0)
         self._domain = RecordDomain(chain_id=chain_id, contract=contract, salt=salt, run_id=run_id)
-        self._manager = manager
         self._store = ContentStore(
-            folder / "content", domain=self._domain, manager=manager, keep_versions=keep_versions,
-            chunk_size_bytes=chunk_size_bytes,
-        )  # fmt: skip
+            folder / "content", run_id=run_id, keep_versions=keep_versions, chunk_size_bytes=chunk_size_bytes
+        )
         self._downloader = Downloader()
         bulk_url = ""
         if serve:
@@ -82,7 +80,8 @@ class Dhtd:
         if not client:
             check_port_free(host, dht_port)
         self._directory = await KademliaDirectory.open(
-            domain=self._domain, manager=manager, host=host, port=dht_port, bootstrap=bootstrap, data_dir=folder,
+            domain=self._domain, authority=Authority(manager=manager, epoch=epoch), host=host, port=dht_port,
+            bootstrap=bootstrap, data_dir=folder,
             chain_clock=ClockSample(offset_s=chain_clock[0], error_s=chain_clock[1]) if chain_clock else None,
             time_is_known=clock_offset_s is not None, client=client,
         )  # fmt: skip
@@ -104,6 +103,10 @@ class Dhtd:
         """What the node found out since: records are judged by it from now on."""
         DHT_CLOCK.correct(offset_s)
 
+    async def set_manager(self, *, manager: str, epoch: int) -> None:
+        """From now on only this manager's run state counts, here and for what others store here."""
+        self._open_directory.authority = Authority(manager=manager, epoch=epoch)
+
     async def publish(self, *, records: Sequence[bytes]) -> list[list[str]]:
         """Stores encoded records; per record [] or [error class, message]."""
         return list(await asyncio.gather(*map(self._publish_one, records)))
@@ -124,29 +127,31 @@ class Dhtd:
         """Forgets a blob."""
         self._open_store.remove_blob(sha256)
 
-    async def stage_checkpoint(self, *, folder: str, version: int) -> bytes:
-        """Copies and cuts a flat folder; returns the manifest body to sign."""
-        return await asyncio.to_thread(self._open_store.stage, Path(folder), version)
-
-    async def seal_checkpoint(self, *, body: bytes, signature: bytes) -> dict[str, Any]:
-        """Completes a staged checkpoint; from now on it is served. Returns {manifest_hash, kept}."""
-        return {"manifest_hash": self._open_store.seal(body, signature), "kept": self._kept()}
+    async def publish_checkpoint(self, *, folder: str, version: int, kind: str, link: bool) -> dict[str, Any]:
+        """Copies (or links) and cuts a flat folder; from now on it is served. Returns {manifest_hash, kept}."""
+        store = self._open_store
+        data = await asyncio.to_thread(partial(store.stage, Path(folder), version, kind=kind, link=link))
+        return {"manifest_hash": store.seal(data), "kept": self._kept()}
 
     async def fetch_blob(self, *, sha256: bytes, urls: Sequence[str], max_bytes: int) -> dict[str, Any]:
         """Fetches a blob unless it is here; returns {path, offenders}."""
         async with self._lock(sha256):
             return await self._fetch(sha256, urls, max_bytes)
 
-    async def fetch_checkpoint(self, *, manifest_hash: bytes, urls: Sequence[str], dest: str | None) -> dict[str, Any]:
+    async def fetch_checkpoint(
+        self, *, manifest_hash: bytes, urls: Sequence[str], dest: str | None, kind: str, max_bytes: int
+    ) -> dict[str, Any]:
         """Fetches and verifies a checkpoint, serving its chunks meanwhile; copies it to `dest` if given.
 
-        Returns {folder, offenders, served_bytes, kept}.
+        Returns {folder, offenders, served_bytes, kept}. Raises ManifestInvalid for another kind or more bytes.
         """
         store = self._open_store
         with store.expecting(manifest_hash):
             async with self._lock(manifest_hash):
                 found = await self._fetch(manifest_hash, urls, MAX_MANIFEST_BYTES)
-                files = await store.begin(Path(found["path"]).read_bytes())
+                data = Path(found["path"]).read_bytes()
+                check_asked(open_manifest(data, run_id=store.run_id), kind=kind, max_bytes=max_bytes)
+                files = await store.begin(data)
                 report = await self._open_downloader.fetch_checkpoint(files, urls)
             folder = files.folder if dest is None else await asyncio.to_thread(copy_folder, files.folder, Path(dest))
         store.prune()
@@ -163,7 +168,7 @@ class Dhtd:
         async with self._lock(manifest_hash):
             found = await self._fetch(manifest_hash, urls, MAX_MANIFEST_BYTES)
         data = Path(found["path"]).read_bytes()
-        manifest = open_manifest(data, domain=self._record_domain, manager=self._manager)
+        manifest = open_manifest(data, run_id=self._record_domain.run_id)
         report = await self._open_downloader.measure_chunk(manifest_hash, chunk_places(manifest), urls)
         return {
             "url": report.url, "seconds": report.seconds, "chunk_bytes": report.size_bytes,
@@ -181,8 +186,9 @@ class Dhtd:
             "peers": self._open_directory.peers, "table": self._open_directory.table,
             "peer_id": self._open_directory.peer_id, "sent_bytes": server.sent_bytes if server else 0,
             "checkpoints": [
-                {"version": f.manifest.version, "manifest_hash": f.content, "chunks": len(f.places),
-                 "chunks_here": sum(f.have), "complete": f.complete}
+                {"version": f.manifest.version, "kind": f.manifest.kind, "manifest_hash": f.content,
+                 "chunks": len(f.places), "chunks_here": sum(f.have), "complete": f.complete,
+                 "folder": str(f.folder)}
                 for f in store.checkpoints()
             ],
         }  # fmt: skip
@@ -244,7 +250,8 @@ class Dhtd:
         return []
 
     def _open(self, data: bytes) -> SignedRecord:
-        return open_record(data, domain=self._record_domain, manager=self._manager, now_unix_s=DHT_CLOCK.now_s())
+        authority = self._open_directory.authority
+        return open_record(data, domain=self._record_domain, authority=authority, now_unix_s=DHT_CLOCK.now_s())
 
 
 def check_port_free(host: str, port: int) -> None:
@@ -272,7 +279,7 @@ def copy_folder(source: Path, target: Path) -> Path:
 async def serve() -> None:
     """Serves the handlers until stdin ends, then stops what was started, in CLOSE_TIMEOUT_S at most."""
     dhtd = Dhtd()
-    names = ("start", "publish", "lookup", "add_blob", "remove_blob", "stage_checkpoint", "seal_checkpoint",
+    names = ("start", "set_manager", "publish", "lookup", "add_blob", "remove_blob", "publish_checkpoint",
              "fetch_blob", "fetch_checkpoint", "measure_chunk", "add_providers", "status", "clock",
              "set_clock")  # fmt: skip
     try:

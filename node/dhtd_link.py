@@ -70,6 +70,10 @@ class DhtdLink:
         """Process id of the running child, or None."""
         return None if self._child is None else self._child.pid
 
+    def remember(self, **params: Any) -> None:
+        """Start dhtd with these of `start`'s parameters from its next restart on."""
+        self._params |= params
+
     async def call(self, method: str, *, timeout_s: float = CALL_TIMEOUT_S, **params: Any) -> Any:
         """Calls dhtd.
 

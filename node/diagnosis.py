@@ -39,7 +39,7 @@ from node.network import Network
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
 from node.preflight import machine_findings, probe_download
-from node.start import MIN_GAS_WEI, domain_of, open_ledger
+from node.start import MIN_GAS_WEI, open_ledger
 from node.streams import Peer, StreamError, open_peer
 
 MAX_DIALLED_RELAYS = 3
@@ -285,7 +285,7 @@ async def _check_model(folder: Path, ledger: Ledger, network: Network, pool: Poo
                 first.manifest_hash, max_bytes=MAX_MANIFEST_BYTES, timeout_s=MANIFEST_TIMEOUT_S,
                 urls=await relay_urls(ledger, network, pool.pool_id),
             )  # fmt: skip
-            manifest = open_manifest(path.read_bytes(), domain=domain_of(ledger, pool.pool_id), manager=pool.manager)
+            manifest = open_manifest(path.read_bytes(), run_id=ledger.run_id(pool.pool_id))
             base = {file.name: file.sha256 for file in manifest.files}
         except (ContentUnavailable, ManifestInvalid, NetworkDown):
             base = None

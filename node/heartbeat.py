@@ -102,7 +102,7 @@ def open_heartbeat(message: Mapping[str, Any], *, domain: RecordDomain, remote: 
 def encode_answer(answer: Answer) -> dict[str, Any]:
     """The reply that carries `answer`."""
     state = answer.run_state
-    run = [state.open_step, state.policy_version, state.manifest_hash] if state else []
+    run = [state.epoch, state.open_step, state.policy_version, state.manifest_hash] if state else []
     return {"standing": answer.standing, "every_s": answer.every_s, "run": run}
 
 
@@ -113,11 +113,13 @@ def open_answer(message: Mapping[str, Any]) -> Answer:
         raise ValueError("no standing")
     if not isinstance(every_s, (int, float)) or not 0.1 <= every_s <= 3600:
         raise ValueError("no interval")
-    if not isinstance(run, list) or [type(item) for item in run] not in ([], [int, int, bytes]):
+    if not isinstance(run, list) or [type(item) for item in run] not in ([], [int, int, int, bytes]):
         raise ValueError("no run state")
-    if run and not (0 <= run[0] <= MAX_INTEGER and 0 <= run[1] <= MAX_INTEGER and len(run[2]) == 32):
+    if run and not (all(0 <= number <= MAX_INTEGER for number in run[:3]) and len(run[3]) == 32):
         raise ValueError("a run state out of range")
-    state = RunStateRecord(open_step=run[0], policy_version=run[1], manifest_hash=run[2]) if run else None
+    state = None
+    if run:
+        state = RunStateRecord(epoch=run[0], open_step=run[1], policy_version=run[2], manifest_hash=run[3])
     return Answer(standing=standing, every_s=float(every_s), run_state=state)
 
 

@@ -127,17 +127,16 @@ class Admission:
         return {"joined": True}
 
 
-async def serves_workers(ledger: Ledger, pool_id: int, manager: str, address: str) -> bool:
-    """Whether a worker that stays unseen fetches from this address: the manager and the pool's relays only."""
-    if address == manager:
-        return True
+async def serves_workers(ledger: Ledger, pool_id: int, address: str) -> bool:
+    """Whether a worker that stays unseen fetches from this address: managers and the pool's relays only."""
     member = await on_chain(ledger.member, pool_id, address)
-    return member.active and member.role is Role.RELAY
+    return (member.active and member.role is Role.RELAY) or await on_chain(ledger.may_manage, pool_id, address)
 
 
-async def belongs(ledger: Ledger, pool_id: int, manager: str, address: str) -> bool:
-    """Whether the ledger shows this address as the pool's manager or an active member."""
-    return address == manager or (await on_chain(ledger.member, pool_id, address)).active
+async def belongs(ledger: Ledger, pool_id: int, address: str) -> bool:
+    """Whether the ledger shows this address as an active member, or as one that may manage the pool."""
+    member = await on_chain(ledger.member, pool_id, address)
+    return member.active or await on_chain(ledger.may_manage, pool_id, address)
 
 
 def raise_if_blacklisted(member: Member, pool_id: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ from typing import Any
 import trio
 
 from dht.clock import ClockSample, NetworkClock
-from dht.manifest import CHUNK_SIZE_BYTES, sign_manifest
+from dht.manifest import CHUNK_SIZE_BYTES, MAX_CHECKPOINT_BYTES, POLICY
 from dht.plan import ContentUnavailable
 from dht.records import (
     DEFAULT_LIFETIME_S,
     MAX_LIFETIME_S,
+    Authority,
     NodeRecord,
     ProviderRecord,
     RecordInvalid,
@@ -90,20 +91,20 @@ class Network:
         *,
         account: Signer,
         domain: RecordDomain,
-        manager: str,
+        authority: Authority,
         data_dir: Path,
         state: NodeState,
         admit: Admit,
     ) -> None:
-        self._config, self._account, self._domain, self._manager = config, account, domain, manager
-        self._admit = admit
+        self._config, self._account, self._domain, self._admit = config, account, domain, admit
+        self.authority = authority
         chain = config.chain_clock
         self._link = DhtdLink({
             "chain_id": domain.chain_id, "contract": domain.contract, "salt": domain.salt, "run_id": domain.run_id,
-            "manager": manager, "host": config.host, "bulk_port": config.bulk_port, "dht_port": config.dht_port,
-            "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()), "keep_versions": config.keep_versions,
-            "bytes_per_s": config.bytes_per_s, "chunk_size_bytes": config.chunk_size_bytes,
-            "client": config.client, "serve": config.serve,
+            "manager": authority.manager, "epoch": authority.epoch, "host": config.host, "bulk_port": config.bulk_port,
+            "dht_port": config.dht_port, "bootstrap": config.bootstrap, "data_dir": str(data_dir.absolute()),
+            "keep_versions": config.keep_versions, "bytes_per_s": config.bytes_per_s,
+            "chunk_size_bytes": config.chunk_size_bytes, "client": config.client, "serve": config.serve,
             "chain_clock": [chain.offset_s, chain.error_s] if chain else [],
         }, data_dir=data_dir, on_start=self._started, fresh_params=lambda: self._timing.start_params())  # fmt: skip
         self._timing = ClockFollower(self._link, on_change=lambda: self._announcer.refresh_soon())
@@ -116,6 +117,14 @@ class Network:
         self.multiaddrs: tuple[str, ...] = ()
         self.offenders: dict[str, str] = {}  # base URL → what it sent wrongly
 
+    async def set_authority(self, authority: Authority) -> None:
+        """Believe another manager, or the same one in a later lease, from now on. Raises NetworkDown (it then counts
+        from dhtd's restart on).
+        """
+        self.authority = authority
+        self._link.remember(manager=authority.manager, epoch=authority.epoch)
+        await self._link.call("set_manager", manager=authority.manager, epoch=authority.epoch)
+
     async def publish(self, record: SignedRecord) -> None:
         """See Directory. Also raises NetworkDown."""
         await self._announcer.publish(record)
@@ -126,7 +135,7 @@ class Network:
         for value in await self._link.call("lookup", key=key):
             try:
                 now = self.clock.now_s()
-                records.append(open_record(value, domain=self._domain, manager=self._manager, now_unix_s=now))
+                records.append(open_record(value, domain=self._domain, authority=self.authority, now_unix_s=now))
             except RecordInvalid as fault:  # it may have expired on its way here from dhtd
                 log.info("a record of %s is left out: %s", key, fault)
         return tuple(records)
@@ -156,11 +165,13 @@ class Network:
         body = self._announcer.body(("run-state", b""))
         return body if isinstance(body, RunStateRecord) else None
 
-    def announce_run_state(self, *, open_step: int, policy_version: int, manifest_hash: bytes) -> None:
+    def announce_run_state(self, state: RunStateRecord) -> None:
         """Publishes the run state in a moment and until closing; it counts only if this node is the manager's."""
-        self._announcer.announce_soon(("run-state", b""), RunStateRecord(
-            open_step=open_step, policy_version=policy_version, manifest_hash=manifest_hash
-        ))  # fmt: skip
+        self._announcer.announce_soon(("run-state", b""), state)
+
+    def withdraw_run_state(self) -> None:
+        """Stops refreshing the run state; it is gone within its lifetime."""
+        self._announcer.withdraw(("run-state", b""))
 
     def announce_content(self, content: bytes) -> None:
         """Keeps this node published as a provider of a blob or checkpoint it holds or is fetching, from a moment on.
@@ -213,19 +224,21 @@ class Network:
         self.withdraw_content(sha256)
         await self._link.call("remove_blob", sha256=sha256)
 
-    async def publish_checkpoint(self, folder: Path, version: int, *, timeout_s: float = 600.0) -> bytes:
-        """Cuts, signs (as the manager), serves and announces a flat folder; returns the manifest hash for the ledger.
+    async def publish_checkpoint(
+        self, folder: Path, version: int, *, kind: str = POLICY, link: bool = False, timeout_s: float = 600.0
+    ) -> bytes:
+        """Cuts, serves and announces a flat folder; returns the manifest hash, for the ledger or the run state.
 
-        Raises StoreError (not flat), ManifestInvalid (bad names, not the manager), NetworkDown.
+        `link`: the folder's files are never changed afterwards and need not be copied.
+        Raises StoreError (not flat), NetworkDown.
         """
-        body = await self._link.call(
-            "stage_checkpoint", timeout_s=timeout_s, folder=str(folder.absolute()), version=version
-        )
-        signature = sign_manifest(body, domain=self._domain, account=self._account)
-        sealed = await self._link.call("seal_checkpoint", timeout_s=timeout_s, body=body, signature=signature)
-        self._keep_checkpoints(sealed["kept"])
-        self.announce_content(sealed["manifest_hash"])
-        return sealed["manifest_hash"]
+        made = await self._link.call(
+            "publish_checkpoint", timeout_s=timeout_s, folder=str(folder.absolute()), version=version, kind=kind,
+            link=link,
+        )  # fmt: skip
+        self._keep_checkpoints(made["kept"])
+        self.announce_content(made["manifest_hash"])
+        return made["manifest_hash"]
 
     async def fetch_blob(
         self, sha256: bytes, *, max_bytes: int, timeout_s: float, urls: Sequence[str] = (), announce: bool = False
@@ -247,20 +260,22 @@ class Network:
 
     async def fetch_checkpoint(
         self, manifest_hash: bytes, *, timeout_s: float, dest: Path | None = None, urls: Sequence[str] = (),
-        announce: bool = True,
+        announce: bool = True, kind: str = POLICY, max_bytes: int = MAX_CHECKPOINT_BYTES,
     ) -> Path:  # fmt: skip
         """A verified checkpoint folder (a copy at `dest` if given.
 
         Else the store's own: read only, pruned with its version). With `announce` this node is a provider
         from the start and serves chunks as they arrive. Raises ContentUnavailable after `timeout_s`,
-        ManifestInvalid or CheckpointWrong at once (take the next version).
+        ManifestInvalid (also for another kind, or more than `max_bytes`) or CheckpointWrong at once (take the next
+        version).
         """
         target = None if dest is None else str(dest.absolute())
 
         async def attempt(providers: Sequence[str], left_s: float) -> Any:
             return await self._link.call(
-                "fetch_checkpoint", timeout_s=left_s, manifest_hash=manifest_hash, urls=providers, dest=target
-            )
+                "fetch_checkpoint", timeout_s=left_s, manifest_hash=manifest_hash, urls=providers, dest=target,
+                kind=kind, max_bytes=max_bytes,
+            )  # fmt: skip
 
         self._arriving[manifest_hash] += 1
         if announce:
@@ -347,33 +362,34 @@ async def open_network(
     *,
     account: Signer,
     domain: RecordDomain,
-    manager: str,
+    authority: Authority,
     data_dir: Path,
-    state: NodeState,
+    state: NodeState | None = None,
     admit: Admit = admit_all,
 ) -> AsyncIterator[Network]:
     """Starts dhtd and yields the Network; on leaving, dhtd and its p2pd are gone.
 
-    `manager` is the checksum address whose run state and manifests count; `admit` says whose content is fetched
-    (anybody can announce anything; hashes protect from wrong bytes, not from slow ones). Exceptions of the body pass
-    unchanged.
+    `authority` is whose run state counts at first, see `set_authority`; without a `state` it keeps one of its own;
+    `admit` says whose content is fetched (anybody can announce anything; hashes protect from wrong bytes, not from slow
+    ones). Exceptions of the body pass unchanged.
     Raises NetworkStartFailed.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    network = Network(
-        config, account=account, domain=domain, manager=manager, data_dir=data_dir, state=state, admit=admit
-    )
     failure: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        try:
-            await nursery.start(network._link.run)
-            nursery.start_soon(network._announcer.refresh_forever)
-            nursery.start_soon(network.name_providers_forever)
-            nursery.start_soon(network._timing.follow_forever)
-            yield network
-        except Exception as error:  # raised again below, outside the nursery's group
-            failure = error
-        finally:
-            nursery.cancel_scope.cancel()
+    with closing(NodeState(data_dir)) if state is None else nullcontext(state) as kept:
+        network = Network(
+            config, account=account, domain=domain, authority=authority, data_dir=data_dir, state=kept, admit=admit
+        )
+        async with trio.open_nursery() as nursery:
+            try:
+                await nursery.start(network._link.run)
+                nursery.start_soon(network._announcer.refresh_forever)
+                nursery.start_soon(network.name_providers_forever)
+                nursery.start_soon(network._timing.follow_forever)
+                yield network
+            except Exception as error:  # raised again below, outside the nursery's group
+                failure = error
+            finally:
+                nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -13,7 +13,7 @@ from eth_account import Account
 from rich.console import Console
 from rich.table import Table
 
-from dht.records import NodeRecord, SignedRecord
+from dht.records import Authority, NodeRecord, SignedRecord
 from ledger.client import Ledger
 from node.chain import on_chain
 from node.clock import chain_clock
@@ -22,7 +22,6 @@ from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
 from node.start import domain_of, open_ledger
-from node.state import NodeState
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5
@@ -64,12 +63,15 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
     domain = domain_of(ledger, pool.pool_id)
     clock = await on_chain(chain_clock, ledger)
     settings = NetworkConfig(host=config.network.host, bootstrap=join, client=True, serve=False, chain_clock=clock)
-    with tempfile.TemporaryDirectory() as folder, closing(NodeState(Path(folder))) as state:
+    with tempfile.TemporaryDirectory() as folder:
         try:
             async with open_network(
-                settings, account=Account.create(), domain=domain, manager=pool.manager, data_dir=Path(folder),
-                state=state,
-            ) as network:  # fmt: skip
+                settings,
+                account=Account.create(),
+                domain=domain,
+                authority=Authority(manager=pool.manager, epoch=pool.epoch),
+                data_dir=Path(folder),
+            ) as network:
                 yield ledger, network
         except NetworkStartFailed as error:
             raise UserError(str(error), fix="check that the peer named by --join is running") from error

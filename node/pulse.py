@@ -114,7 +114,7 @@ class Pulse:
 
 
 def newer(one: RunStateRecord | None, other: RunStateRecord | None) -> RunStateRecord | None:
-    """The newer of two words of the manager: policy versions and open steps only grow."""
+    """The newer of two words of the manager: leases, policy versions and open steps only grow."""
     if one is None or other is None:
         return one or other
-    return max(one, other, key=lambda state: (state.policy_version, state.open_step))
+    return max(one, other, key=lambda state: (state.epoch, state.policy_version, state.open_step))

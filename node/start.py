@@ -17,6 +17,7 @@ from pathlib import Path
 import trio
 from eth_account.signers.local import LocalAccount
 
+from dht.records import Authority
 from dht.signing import RecordDomain
 from ledger.client import Ledger
 from ledger.deployment import Deployment
@@ -36,6 +37,7 @@ from node.config import RunConfig
 from node.contact import contact_key
 from node.dhtd_link import NetworkStartFailed
 from node.errors import DiskFull, UserError
+from node.lease import follow_manager
 from node.log_ring import LogRing
 from node.metrics import MetricsLog
 from node.model import base_model
@@ -119,10 +121,10 @@ def run_role(
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
     if pool.state is PoolState.ENDED:
         raise UserError(f"pool {pool.pool_id} has ended", fix="use the config of a pool that goes on")
-    if role == "trainer" and pool.manager != account.address:
+    if role == "trainer" and not ledger.may_manage(pool.pool_id, account.address):
         raise UserError(
-            f"the manager of pool {pool.pool_id} is {pool.manager}, not {account.address}",
-            fix="start the trainer with the manager's wallet",
+            f"{account.address} may not manage pool {pool.pool_id}, whose manager is {pool.manager}",
+            fix="start the trainer with a manager's wallet, or let the pool's owner allow this one",
         )
     try:
         trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port, ring)
@@ -206,10 +208,10 @@ async def _connected(
             settings,
             account=account,
             domain=domain_of(ledger, pool.pool_id),
-            manager=pool.manager,
+            authority=Authority(manager=pool.manager, epoch=pool.epoch),
             data_dir=data_dir,
             state=state,
-            admit=partial(admit, ledger, pool.pool_id, pool.manager),
+            admit=partial(admit, ledger, pool.pool_id),
         ) as network,
         kept_clock(peer, network, ledger, pool),
     ):
@@ -238,31 +240,32 @@ async def _run(
     if role != "trainer":
         await membership.ensure_stake(ledger, account, pool.terms.min_stake_wei)
     with closing(NodeState(data_dir, domain.run_id)) as state:
-        async with _connected(role, config, ledger, pool, account, join, data_dir, port, state) as (peer, network):
-            if role != "trainer":
+        async with (
+            _connected(role, config, ledger, pool, account, join, data_dir, port, state) as (peer, network),
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(follow_manager, ledger, network, pool.pool_id)
+            if role == "trainer":
+                key = contact_key(account, domain)
+                overseer = Overseer(
+                    membership.ManagedPool(
+                        ledger, peer, account, key,
+                        pool_id=pool.pool_id, validators=frozenset(config.trainer.validators),
+                    ),
+                    network, state, metrics,
+                    domain=domain, own_address=account.address, heartbeat_s=config.network.heartbeat_s,
+                    run_state=lambda: network.own_run_state,
+                )  # fmt: skip
+                overseer.listen(peer)
+                await network.announce_node(
+                    peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs, x25519=bytes(key.public_key)
+                )
+                await trainer.run(
+                    config, ledger, network, metrics, overseer, address=account.address, base=base, data_dir=data_dir
+                )
+            else:
                 await member.live(
                     role, config, ledger, peer, network, state, metrics, ring, account=account, domain=domain,
                     sequence_start=int(network.clock.now_s() * 1000), data_dir=data_dir,
                 )  # fmt: skip
-                return
-            key = contact_key(account, domain)
-            managed = membership.ManagedPool(
-                ledger, peer, account, key, pool_id=pool.pool_id, validators=frozenset(config.trainer.validators)
-            )
-            overseer = Overseer(
-                managed,
-                network,
-                state,
-                metrics,
-                domain=domain,
-                own_address=account.address,
-                heartbeat_s=config.network.heartbeat_s,
-                run_state=lambda: network.own_run_state,
-            )
-            overseer.listen(peer)
-            public = bytes(key.public_key)
-            await network.announce_node(peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs, x25519=public)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(overseer.run)
-                await trainer.run(config, ledger, network, metrics, base=base, data_dir=data_dir)
-                nursery.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()

@@ -1,75 +1,44 @@
-"""The trainer: publish the policy, open a step, gather accepted groups, take the optimiser steps, publish the next.
+"""The trainer: hold the lease, publish the policy, open a step, gather accepted groups, train, publish the next.
 
-It believes outcomes on the ledger and nothing else. Step s + 1 opens as soon as step s has its batch, so generation
-goes on while training runs; workers hold themselves back where their policy would be too old (see `node.worker`).
+While another trainer holds the lease it stands by: it fetches each policy, the trainer's state and the accepted
+rollouts, and goes on when the lease lapses. It believes outcomes on the ledger and nothing else. Step s + 1 opens as
+soon as step s has its batch, so generation goes on while training runs; workers hold themselves back where their
+policy would be too old (see `node.worker`).
 """
 
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 
-from dht.plan import ContentUnavailable
+from dht.records import RunStateRecord
 from ledger.client import Ledger
-from ledger.events import CaseClosed, Event, OutcomeReached
-from ledger.types import CaseState, Kind, Outcome
-from node.chain import follow_events, on_chain
-from node.child import Child, ChildDied, ChildError, ChildTimeout, open_child
+from ledger.errors import Reverted
+from node.batches import Batches, Gathering
+from node.chain import on_chain
+from node.child import ChildDied, ChildError, ChildTimeout, open_child
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.errors import UserError
-from node.handover import relay_urls
+from node.lease import Lease
 from node.metrics import MetricsLog
 from node.network import Network
+from node.overseer import Overseer
+from node.policies import Policies
+from node.resume import Position, Resume
+from node.states import States
+from node.training import Training
 from rl.batch import StepBatch
 from rl.hardware import thread_environment
-from rl.rollouts import RolloutFileInvalid, read_rollouts
 
 log = logging.getLogger(__name__)
-START_TIMEOUT_S, TRAIN_TIMEOUT_S, FETCH_TIMEOUT_S = 600.0, 7200.0, 120.0
 LINGER_S = 60.0
-KEPT_FOLDERS = 2
-
-
-def decided_by(event: Event) -> bytes | None:
-    """The docket that this event may have made an accepted submission: by a verdict, or by an appeal later."""
-    match event:
-        case OutcomeReached(kind=Kind.SUBMISSION, outcome=Outcome.ACCEPTED):
-            return event.docket_id
-        case CaseClosed(state=CaseState.OVERTURNED):
-            return event.docket_id
-    return None
-
-
-class Batches:
-    """The batches of the steps that are still to be trained, filled from accepted submissions."""
-
-    def __init__(self, *, first_step: int, wanted: int) -> None:
-        self._wanted = wanted
-        self._steps: dict[int, StepBatch] = {}
-        self._filled = trio.Event()
-        self.open_step = first_step
-        """The smallest step that is still short of rollouts."""
-
-    def step(self, number: int) -> StepBatch:
-        return self._steps.setdefault(number, StepBatch(step=number, wanted=self._wanted))
-
-    def advance(self) -> None:
-        """Look again which step is the open one, and wake who waits."""
-        while self.step(self.open_step).full:
-            self.open_step += 1
-        self._filled.set()
-        self._filled = trio.Event()
-
-    async def wait_full(self, number: int) -> StepBatch:
-        while not self.step(number).full:
-            await self._filled.wait()
-        return self._steps.pop(number)
+KEPT_BEHIND = 2
+"""Policies that a standby fetches although newer ones exist: it may have to train a step again from them."""
 
 
 async def run(
@@ -77,73 +46,179 @@ async def run(
     ledger: Ledger,
     network: Network,
     metrics: MetricsLog,
+    overseer: Overseer,
     *,
+    address: str,
     base: Path,
     data_dir: Path,
-) -> Path:
-    """Train `rl.steps` steps from the HF folder `base`; returns the folder of the final policy."""
-    folder, version, manifest_hash = await _first_policy(config, ledger, network, base=base, data_dir=data_dir)
-    batches = Batches(first_step=version, wanted=config.rl.groups_per_step)
-    run_state = _RunState(network, batches, version, manifest_hash)
-    async with trio.open_nursery() as nursery:
-        run_state.announce()
-        nursery.start_soon(_gather, config, ledger, network, batches, run_state)
-        try:
-            async with open_child(
+) -> None:
+    """Train `rl.steps` steps from the HF folder `base`, or be there if another cannot. Raises Fenced."""
+    pool_id, steps = config.ledger.pool_id, config.rl.steps
+    newest = await on_chain(ledger.latest_checkpoint, pool_id)
+    batches = Batches(first_step=newest.version if newest else 0, wanted=config.rl.groups_per_step)
+    gathering = Gathering(config, ledger, network, batches)
+    policies = Policies(ledger, network, metrics, pool_id=pool_id, serve=True)
+    lease = Lease(ledger, pool_id=pool_id, address=address)
+    states = States(network, data_dir / "states", me=address)
+    try:
+        async with (
+            open_child(
                 [sys.executable, "-m", "node.trainer_child"],
                 name="trainer",
                 log_path=data_dir / "trainer.log",
                 env=thread_environment(config.trainer.threads) | {"HF_HUB_OFFLINE": "1"},
-            ) as trainer:
-                await _start(trainer, config, folder)
-                while version < config.rl.steps:
-                    folder = await _step(trainer, config, ledger, network, metrics, batches, run_state, data_dir)
-                    version += 1
-        except (ChildDied, ChildError, ChildTimeout) as fault:
-            raise UserError(
-                f"the training process failed: {fault}",
-                fix=f"start the trainer again; it goes on from policy {version}",
-            ) from fault
-        await _await_provider(network, run_state.manifest_hash)
+            ) as child,
+            trio.open_nursery() as nursery,
+        ):
+            training = Training(child, config, states, data_dir / "checkpoints")
+            nursery.start_soon(gathering.run)
+            nursery.start_soon(training.prepare)
+            if await _stand_by(lease, policies, states, batches, steps):
+                nursery.start_soon(lease.keep)
+                nursery.start_soon(overseer.run)
+                publication = _Publication(pool_id, ledger, network, lease, batches, states)
+                resume = Resume(
+                    ledger, network, training, policies, states, gathering,
+                    pool_id=pool_id, base=base, announce=publication.on_ledger,
+                )  # fmt: skip
+                await _train(network, metrics, batches, states, training, publication, resume, steps)
+            nursery.cancel_scope.cancel()
+    except* (ChildDied, ChildError, ChildTimeout) as faults:
+        fault: BaseException = faults
+        while isinstance(fault, BaseExceptionGroup):
+            fault = fault.exceptions[0]
+        raise UserError(
+            f"the training process failed: {fault}", fix="start the trainer again; it goes on where it stopped"
+        ) from faults
+
+
+async def _stand_by(lease: Lease, policies: Policies, states: States, batches: Batches, steps: int) -> bool:
+    """Until the lease is ours (True), or the run's last policy is here (False)."""
+
+    async def forget_trained() -> None:
+        while not policies.has(steps):
+            known = policies.newest
+            await policies.wait_for(lambda: policies.newest > known)  # noqa: B023
+            batches.trained(policies.newest)
+        log.info("the run is done; its last policy is in %s", policies.folders[policies.newest])
         nursery.cancel_scope.cancel()
-    log.info("%d steps are done; the final policy is in %s", version, folder)
-    return folder
+
+    await states.find()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: policies.follow(behind=KEPT_BEHIND))
+        nursery.start_soon(states.follow, policies)
+        nursery.start_soon(forget_trained)
+        await lease.acquire()
+        nursery.cancel_scope.cancel()
+    return lease.epoch is not None
 
 
-async def _start(trainer: Child, config: RunConfig, folder: Path) -> None:
-    started = await trainer.call(
-        "start",
-        timeout_s=START_TIMEOUT_S,
-        folder=str(folder.absolute()),
-        recipe=_recipe(config),
-        compute_type=config.model.compute_type,
-    )
-    log.info("trainer ready after %.1f s, computing in %s", started["seconds"], started["compute_type"])
-
-
-async def _step(
-    trainer: Child,
-    config: RunConfig,
-    ledger: Ledger,
+async def _train(
     network: Network,
     metrics: MetricsLog,
     batches: Batches,
-    run_state: _RunState,
-    data_dir: Path,
-) -> Path:
-    """Train the step after the current policy and publish what comes of it; returns its folder."""
-    step, began = run_state.policy_version, trio.current_time()
+    states: States,
+    training: Training,
+    publication: _Publication,
+    resume: Resume,
+    steps: int,
+) -> None:
+    """From the newest policy to the last one, which somebody else then serves as well."""
+    at = await resume.run()
+    batches.trained(at.version)
+    publication.policy(at)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publication.follow_open_step)
+        nursery.start_soon(publication.follow_lease)
+        nursery.start_soon(states.share, publication.run_state)
+        while at.version < steps:
+            at = await _step(training, publication, metrics, batches, at.version)
+        await _await_provider(network, at.manifest_hash)
+        nursery.cancel_scope.cancel()
+    log.info("%d steps are done; the final policy is in %s", at.version, at.folder)
+
+
+async def _step(
+    training: Training, publication: _Publication, metrics: MetricsLog, batches: Batches, step: int
+) -> Position:
+    """Train the step after the current policy and publish what comes of it, while its state is written."""
+    began = trio.current_time()
     batch = await batches.wait_full(step)
     waited_s = trio.current_time() - began
-    target = data_dir / "checkpoints" / f"policy-{step + 1}"
-    result = await _train(trainer, batch, target)
-    began = trio.current_time()
-    run_state.manifest_hash = await _publish(ledger, network, config.ledger.pool_id, target, step + 1)
-    run_state.policy_version = step + 1
-    run_state.announce()
-    _log_step(metrics, batch, result, waited_s, trio.current_time() - began)
-    shutil.rmtree(target.with_name(f"policy-{step + 1 - KEPT_FOLDERS}"), ignore_errors=True)
-    return target
+    result = await training.train(batch, training.path(step + 1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(training.save_state, step + 1)
+        began = trio.current_time()
+        at = await publication.publish(training.path(step + 1), step + 1)
+        publish_s = trio.current_time() - began
+    batches.trained(step + 1)
+    _log_step(metrics, batch, result, waited_s, publish_s)
+    return at
+
+
+class _Publication:
+    """What this trainer says as the manager, on the ledger and in its run state; silent without its lease."""
+
+    def __init__(
+        self, pool_id: int, ledger: Ledger, network: Network, lease: Lease, batches: Batches, states: States
+    ) -> None:
+        self._pool_id, self._ledger, self._network = pool_id, ledger, network
+        self._lease, self._batches, self._states = lease, batches, states
+        self._at: Position | None = None
+
+    async def publish(self, folder: Path, version: int) -> Position:
+        """Serve the policy in `folder`, put it on the ledger, and tell everyone. Raises Fenced."""
+        manifest_hash = await self._network.publish_checkpoint(folder, version)
+        await self.on_ledger(version, manifest_hash)
+        at = Position(version=version, folder=folder, manifest_hash=manifest_hash)
+        self.policy(at)
+        return at
+
+    async def on_ledger(self, version: int, manifest_hash: bytes) -> None:
+        """Announce a policy, once the lease is surely ours. Raises Fenced."""
+        await self._lease.wait_sure()
+        try:
+            await on_chain(self._ledger.announce_checkpoint, self._pool_id, version, manifest_hash)
+        except Reverted as refused:
+            if refused.error_name in ("NotManager", "WrongVersion"):  # another manages, or has gone on meanwhile
+                raise self._lease.fenced() from refused
+            raise
+
+    def policy(self, at: Position) -> None:
+        """This is the newest policy now."""
+        self._at = at
+        self.run_state()
+
+    def run_state(self) -> None:
+        """Tell everyone open step, policy and state, under our lease."""
+        if self._at is None or self._lease.epoch is None or not self._lease.sure:
+            return
+        self._network.announce_run_state(
+            RunStateRecord(
+                epoch=self._lease.epoch,
+                open_step=self._batches.open_step,
+                policy_version=self._at.version,
+                manifest_hash=self._at.manifest_hash,
+                state_hash=self._states.shared,
+            )
+        )
+
+    async def follow_open_step(self) -> NoReturn:
+        """Say it whenever another step is open."""
+        open_step = self._batches.open_step
+        while True:
+            open_step = await self._batches.wait_opened(open_step)
+            log.info("step %d is open", open_step)
+            self.run_state()
+
+    async def follow_lease(self) -> NoReturn:
+        """Fall silent while the lease may be another's; speak again once it is surely ours."""
+        while True:
+            await self._lease.wait_unsure()
+            log.warning("the lease could not be renewed in time: this trainer publishes nothing for now")
+            self._network.withdraw_run_state()
+            await self._lease.wait_sure()
+            self.run_state()
 
 
 async def _await_provider(network: Network, manifest_hash: bytes) -> None:
@@ -157,98 +232,6 @@ async def _await_provider(network: Network, manifest_hash: bytes) -> None:
                 log.warning("cannot ask who serves the final policy: %s", fault)
             await trio.sleep(1.0)
     log.warning("nobody has fetched the final policy within %.0f s", LINGER_S)
-
-
-class _RunState:
-    """What the manager tells everyone: open step, policy version, manifest."""
-
-    def __init__(self, network: Network, batches: Batches, policy_version: int, manifest_hash: bytes) -> None:
-        self._network, self._batches = network, batches
-        self.policy_version, self.manifest_hash = policy_version, manifest_hash
-
-    def announce(self) -> None:
-        self._network.announce_run_state(
-            open_step=self._batches.open_step,
-            policy_version=self.policy_version,
-            manifest_hash=self.manifest_hash,
-        )
-
-
-async def _first_policy(
-    config: RunConfig, ledger: Ledger, network: Network, *, base: Path, data_dir: Path
-) -> tuple[Path, int, bytes]:
-    """The newest policy of this run: the base, published now, or where an earlier process stopped."""
-    pool_id = config.ledger.pool_id
-    newest = await on_chain(ledger.latest_checkpoint, pool_id)
-    if newest is None:
-        log.info("publishing the base policy %s", base)
-        return base, 0, await _publish(ledger, network, pool_id, base, 0)
-    folder = data_dir / "checkpoints" / f"policy-{newest.version}"
-    if newest.version == 0:
-        folder = base
-    if not folder.exists():
-        log.info("fetching policy %d, which is not on this disk", newest.version)
-        try:
-            await network.fetch_checkpoint(newest.manifest_hash, timeout_s=FETCH_TIMEOUT_S, dest=folder)
-        except ContentUnavailable as error:
-            raise UserError(
-                f"policy {newest.version} is neither here nor served: {error}",
-                fix="start a relay or validator of this run, or use the trainer's old data folder",
-            ) from error
-    manifest_hash = await network.publish_checkpoint(folder, newest.version)
-    if manifest_hash != newest.manifest_hash:
-        raise UserError(
-            f"{folder} is not policy {newest.version} as the ledger records it",
-            fix="start the trainer with the data folder and the base model of this run, or create a new pool",
-        )
-    return folder, newest.version, manifest_hash
-
-
-async def _publish(ledger: Ledger, network: Network, pool_id: int, folder: Path, version: int) -> bytes:
-    manifest_hash = await network.publish_checkpoint(folder, version)
-    await on_chain(ledger.announce_checkpoint, pool_id, version, manifest_hash)
-    return manifest_hash
-
-
-async def _gather(config: RunConfig, ledger: Ledger, network: Network, batches: Batches, run_state: _RunState) -> None:
-    """Every accepted submission into its step's batch, from the ledger's beginning (batches live in memory only)."""
-    cursor = ledger.cursor(Path(":memory:"), "trainer")
-    rows = config.rl.groups_per_submission * config.rl.group_size
-    async for event in follow_events(ledger, cursor):
-        docket_id = decided_by(event)
-        if docket_id is None or event.pool_id != config.ledger.pool_id:
-            continue
-        submission = await on_chain(ledger.submission, docket_id)
-        # Not what an accusation was about. Steps below the policy's version are trained; a full batch takes no more.
-        if submission is None or submission.outcome is not Outcome.ACCEPTED or submission.step < batches.open_step:
-            continue
-        try:
-            path = await network.fetch_blob(
-                submission.file_hash,
-                max_bytes=config.relay.max_submission_bytes,
-                timeout_s=FETCH_TIMEOUT_S,
-                urls=await relay_urls(ledger, network, config.ledger.pool_id),
-            )
-            rollouts = await trio.to_thread.run_sync(lambda: read_rollouts(path, max_rows=rows))  # noqa: B023
-        except (ContentUnavailable, NetworkDown, RolloutFileInvalid) as fault:
-            log.error("an accepted submission of step %d cannot be used: %s", submission.step, fault)
-            continue
-        batch = batches.step(submission.step)
-        batch.add(submission.submission_id, rollouts)
-        log.info("step %d has %d of %d groups", batch.step, len(batch.groups), batch.wanted)
-        opened = batches.open_step
-        batches.advance()
-        if batches.open_step != opened:
-            log.info("step %d is open", batches.open_step)
-            run_state.announce()
-
-
-async def _train(trainer: Child, batch: StepBatch, target: Path) -> dict[str, float]:
-    shutil.rmtree(target, ignore_errors=True)
-    groups = [asdict(group) for group in batch.batch()]
-    result = await trainer.call("train", timeout_s=TRAIN_TIMEOUT_S, groups=groups, save_to=str(target.absolute()))
-    log.info("step %d trained in %.1f s", batch.step, result["train_s"])
-    return result
 
 
 def _log_step(
@@ -268,18 +251,3 @@ def _log_step(
         publish_s=round(publish_s, 3),
         **result,
     )
-
-
-def _recipe(config: RunConfig) -> dict[str, float]:
-    rl = config.rl
-    return {
-        "learning_rate": rl.learning_rate,
-        "warmup_steps": rl.warmup_steps,
-        "optimizer_steps": rl.optimizer_steps,
-        "clip_epsilon": rl.clip_epsilon,
-        "clip_delta": rl.clip_delta,
-        "entropy_coefficient": rl.entropy_coefficient,
-        "grad_norm_clip": rl.grad_norm_clip,
-        "temperature": rl.temperature,
-        "micro_batch_tokens": config.trainer.micro_batch_tokens,
-    }

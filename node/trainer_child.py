@@ -14,7 +14,11 @@ from node.child_main import serve_sync
 
 
 class TrainerProcess:
-    """Handlers of the trainer process; the first call must be `start`."""
+    """Handlers of the trainer process; the first call, but for `prepare`, must be `start`."""
+
+    def prepare(self) -> None:
+        """Import what takes long, before there is anything to do."""
+        import rl.trainer  # noqa: F401
 
     def start(self, *, folder: str, recipe: dict[str, Any], compute_type: str) -> dict[str, Any]:
         """Load the policy in `folder`; `recipe` holds the fields of `rl.trainer.Recipe`."""
@@ -28,15 +32,27 @@ class TrainerProcess:
         self._trainer = PolicyTrainer(Path(folder), recipe=Recipe(**recipe), compute_type=chosen)
         return {"seconds": time.monotonic() - began, "compute_type": chosen}
 
-    def train(self, *, groups: list[dict[str, Any]], save_to: str) -> dict[str, float]:
+    def load_state(self, *, folder: str, version: int) -> None:
+        """Go on from the state in `folder`, that of the policy just loaded. Raises StateInvalid."""
+        self._trainer.load_state(Path(folder), version)
+
+    def train(
+        self, *, groups: list[dict[str, Any]], save_to: str, step: int, submissions: list[str]
+    ) -> dict[str, float]:
         """One step on `groups` (fields of `rl.batch.TrainingGroup`); writes the new policy to `save_to`."""
         from rl.batch import TrainingGroup
 
         began = time.monotonic()
         metrics = self._trainer.step([_group(TrainingGroup, fields) for fields in groups])
         trained = time.monotonic()
-        self._trainer.save(Path(save_to))
+        self._trainer.save(Path(save_to), step=step, submissions=submissions)
         return asdict(metrics) | {"train_s": trained - began, "save_s": time.monotonic() - trained}
+
+    def save_state(self, *, folder: str, version: int) -> dict[str, float]:
+        """Write what training goes on with after policy `version`, the one saved last."""
+        began = time.monotonic()
+        self._trainer.save_state(Path(folder), version)
+        return {"seconds": time.monotonic() - began}
 
 
 def _group(kind: type, fields: dict[str, Any]) -> Any:
@@ -47,7 +63,8 @@ def _group(kind: type, fields: dict[str, Any]) -> Any:
 
 def main() -> None:
     process = TrainerProcess()
-    serve_sync({"start": process.start, "train": process.train})
+    names = ("prepare", "start", "load_state", "train", "save_state")
+    serve_sync({name: getattr(process, name) for name in names})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ rollouts to trust or to wait for. A step whose loss or gradient is not finite ra
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +17,15 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from rl.advantage import group_advantages
-from rl.batch import TrainingGroup
+from rl.batch import TrainingGroup, write_trained_on
 from rl.hardware import ComputeType
 from rl.loss import grpo_objective, token_statistics
 from rl.packing import Packed, pack, split_by_tokens
+from rl.state_files import StateFacts
+from rl.trainer_state import load_state, save_state
+from rl.whole_folder import whole_folder
+
+SEED = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,8 @@ class PolicyTrainer:
         self._recipe = recipe
         self._autocast = compute_type == "bfloat16"
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+        # Else torch starts from a random seed, and a model with dropout would train differently each time.
+        torch.manual_seed(SEED)
         self._model.train()
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._model.to(self._device)
@@ -156,23 +162,28 @@ class PolicyTrainer:
         lengths = [len(c) for group in groups for c in group.completions]
         return torch.from_numpy(np.repeat(values, lengths)).float().to(self._device)
 
-    def save(self, folder: Path) -> None:
-        """Write the policy as a flat HF folder in bfloat16; the folder appears complete or not at all."""
-        partial = folder.with_name(folder.name + ".part")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        for file in sorted(self._source.iterdir()):
-            if file.is_file() and file.suffix != ".safetensors" and not file.name.endswith(".index.json"):
-                shutil.copyfile(file, partial / file.name)
-        tied = set(getattr(self._model, "all_tied_weights_keys", {}) or {})
-        weights = {
-            name: tensor.to(torch.bfloat16).contiguous().cpu()
-            for name, tensor in self._model.state_dict().items()
-            if name not in tied
-        }
-        save_file(weights, partial / "model.safetensors", metadata={"format": "pt"})
-        for path in (*partial.iterdir(), partial):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-        partial.rename(folder)
+    def save(self, folder: Path, *, step: int, submissions: Sequence[str]) -> None:
+        """Write the policy as a flat HF folder in bfloat16, with what it was trained on last; whole or not at all.
+
+        Equal weights of an equal history give equal bytes, so that two trainers can compare their policies by hash.
+        """
+        with whole_folder(folder) as partial:
+            for file in sorted(self._source.iterdir()):
+                if file.is_file() and file.suffix != ".safetensors" and not file.name.endswith(".index.json"):
+                    shutil.copyfile(file, partial / file.name)
+            tied = set(getattr(self._model, "all_tied_weights_keys", {}) or {})
+            weights = {
+                name: tensor.to(torch.bfloat16).contiguous().cpu()
+                for name, tensor in self._model.state_dict().items()
+                if name not in tied
+            }
+            save_file(weights, partial / "model.safetensors", metadata={"format": "pt"})
+            write_trained_on(partial, step, submissions)
+
+    def save_state(self, folder: Path, version: int) -> None:
+        """Write what training goes on with after policy `version`, the one these weights were saved as last."""
+        save_state(folder, self._model, self._optimizer, StateFacts(version=version, updates=self._updates))
+
+    def load_state(self, folder: Path, version: int) -> None:
+        """Go on as the trainer that wrote the state; the policy loaded must be its. Raises StateInvalid."""
+        self._updates = load_state(folder, self._model, self._optimizer, version=version).updates

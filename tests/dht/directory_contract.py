@@ -30,12 +30,13 @@ from dht.records import (
 )
 from dht.signing import RecordDomain
 
+EPOCH = 1
 PEER = "12D3KooWGRUQUDYqLRHnYXYzbTRHgTgWzgcvHWDXYLtMJpVqSQfX"
 
 
 @dataclass(kw_only=True)
 class Bench:
-    """Two directories, the manager (accounts[0]), two members, a clock in unix seconds, and a way to wait."""
+    """Two directories, the manager (accounts[0], lease EPOCH), two members, a clock in unix seconds, a way to wait."""
 
     here: Directory
     there: Directory
@@ -97,13 +98,15 @@ async def refresh_and_the_higher_sequence_wins(bench: Bench) -> None:
 async def run_state_comes_from_the_manager_only(bench: Bench) -> None:
     key = run_state_key(bench.domain.run_id)
     for step in (1, 2):
-        state = RunStateRecord(open_step=step, policy_version=0, manifest_hash=b"m" * 32)
+        state = RunStateRecord(epoch=EPOCH, open_step=step, policy_version=0, manifest_hash=b"m" * 32)
         await bench.here.publish(bench.sign(state, bench.accounts[0]))
-    usurper = bench.sign(RunStateRecord(open_step=9, policy_version=9, manifest_hash=b"x" * 32), bench.accounts[1])
+    usurper = bench.sign(
+        RunStateRecord(epoch=EPOCH, open_step=9, policy_version=9, manifest_hash=b"x" * 32), bench.accounts[1]
+    )
     with pytest.raises(RecordInvalid, match="manager"):
         await bench.there.publish(usurper)
     (found,) = await bench.there.lookup(key)
-    assert found.content == RunStateRecord(open_step=2, policy_version=0, manifest_hash=b"m" * 32)
+    assert found.content == RunStateRecord(epoch=EPOCH, open_step=2, policy_version=0, manifest_hash=b"m" * 32)
 
 
 async def bad_records_are_refused_on_put(bench: Bench) -> None:

@@ -11,9 +11,18 @@ import trio
 from eth_account.signers.local import LocalAccount
 
 from dht.directory import MemoryDirectory, MemoryNetwork
-from dht.records import CLOCK_TOLERANCE_S, DEFAULT_LIFETIME_S, encode_record, node_key
+from dht.records import (
+    CLOCK_TOLERANCE_S,
+    DEFAULT_LIFETIME_S,
+    Authority,
+    RecordInvalid,
+    RunStateRecord,
+    encode_record,
+    node_key,
+    run_state_key,
+)
 from dht.signing import RecordDomain
-from tests.dht.directory_contract import CHECKS, PEER, Bench
+from tests.dht.directory_contract import CHECKS, EPOCH, PEER, Bench
 
 
 class Clock:
@@ -42,7 +51,8 @@ def bench(network: MemoryNetwork, clock: Clock, accounts: list[LocalAccount], do
             clock.now += 1
         raise AssertionError("never came true")
 
-    here, there = (MemoryDirectory(network, domain=domain, manager=accounts[0].address, clock=clock) for _ in range(2))
+    authority = Authority(manager=accounts[0].address, epoch=EPOCH)
+    here, there = (MemoryDirectory(network, domain=domain, authority=authority, clock=clock) for _ in range(2))
     return Bench(here=here, there=there, accounts=accounts, domain=domain, clock=clock, until=until)
 
 
@@ -74,5 +84,25 @@ def test_a_killed_node_is_gone_within_its_lifetime(bench: Bench, clock: Clock) -
             await bench.there.publish(bench.sign(bench.node(2), bench.accounts[2], lifetime_s=DEFAULT_LIFETIME_S))
         clock.now = killed_at + DEFAULT_LIFETIME_S + CLOCK_TOLERANCE_S
         assert [r.subject for r in await bench.there.lookup(key)] == [bench.accounts[2].address]
+
+    trio.run(story)
+
+
+def test_who_manages_may_change_and_the_former_manager_is_not_heard_any_more(
+    bench: Bench, domain: RecordDomain
+) -> None:
+    async def story() -> None:
+        key = run_state_key(domain.run_id)
+        old = RunStateRecord(epoch=EPOCH, open_step=1, policy_version=0, manifest_hash=b"m" * 32)
+        await bench.here.publish(bench.sign(old, bench.accounts[0]))
+        bench.there.authority = Authority(manager=bench.accounts[1].address, epoch=EPOCH + 1)
+        assert await bench.there.lookup(key) == ()
+        with pytest.raises(RecordInvalid, match="manager"):
+            await bench.there.publish(bench.sign(old, bench.accounts[0]))
+        with pytest.raises(RecordInvalid, match="lease 1"):
+            await bench.there.publish(bench.sign(old, bench.accounts[1]))
+        new = bench.sign(replace(old, epoch=EPOCH + 1), bench.accounts[1])
+        await bench.there.publish(new)
+        assert await bench.there.lookup(key) == (new,)
 
     trio.run(story)

@@ -14,6 +14,7 @@ from eth_account.signers.local import LocalAccount
 from dht.records import (
     CLOCK_TOLERANCE_S,
     MAX_LIFETIME_S,
+    Authority,
     NodeRecord,
     ProviderRecord,
     RecordBody,
@@ -31,6 +32,7 @@ from dht.records import (
 from dht.signing import RecordDomain
 
 NOW = 1_800_000_000.0
+EPOCH = 4
 PEER = "12D3KooWGRUQUDYqLRHnYXYzbTRHgTgWzgcvHWDXYLtMJpVqSQfX"
 
 
@@ -45,7 +47,7 @@ def node_body(address: str, **changes: Any) -> NodeRecord:
 @pytest.fixture
 def bodies(accounts: list[LocalAccount], domain: RecordDomain) -> list[tuple[RecordBody, LocalAccount, str]]:
     provider = ProviderRecord(address=accounts[1].address, content=b"c" * 32, bulk_url="http://127.0.0.1:1")
-    state = RunStateRecord(open_step=3, policy_version=1, manifest_hash=b"m" * 32)
+    state = RunStateRecord(epoch=EPOCH, open_step=3, policy_version=1, manifest_hash=b"m" * 32)
     return [
         (node_body(accounts[1].address), accounts[1], node_key(domain.run_id)),
         (node_body(accounts[1].address, sealed=b"s" * 4096, x25519=b"k" * 32), accounts[1], node_key(domain.run_id)),
@@ -62,7 +64,8 @@ def signed(accounts: list[LocalAccount], domain: RecordDomain) -> SignedRecord:
 
 def opened(record: SignedRecord | bytes, domain: RecordDomain, manager: str, now: float = NOW) -> SignedRecord:
     data = record if isinstance(record, bytes) else encode_record(record)
-    return open_record(data, domain=domain, manager=manager, now_unix_s=now)
+    authority = Authority(manager=manager, epoch=EPOCH)
+    return open_record(data, domain=domain, authority=authority, now_unix_s=now)
 
 
 def test_every_kind_survives_the_round_trip(bodies: Any, domain: RecordDomain, accounts: list[LocalAccount]) -> None:
@@ -111,10 +114,32 @@ def test_forged_for_another_subject(domain: RecordDomain, accounts: list[LocalAc
 
 
 def test_run_state_of_another_than_the_manager(domain: RecordDomain, accounts: list[LocalAccount]) -> None:
-    state = RunStateRecord(open_step=1, policy_version=0, manifest_hash=b"m" * 32)
+    state = RunStateRecord(epoch=EPOCH, open_step=1, policy_version=0, manifest_hash=b"m" * 32)
     record = sign_record(state, domain=domain, account=accounts[1], sequence=1, expires_unix_s=int(NOW) + 60)
     with pytest.raises(RecordInvalid, match="manager"):
         opened(record, domain, accounts[0].address)
+
+
+def test_run_state_of_an_earlier_lease_is_refused_and_of_this_one_and_a_later_one_taken(
+    domain: RecordDomain, accounts: list[LocalAccount]
+) -> None:
+    for epoch in (EPOCH - 1, EPOCH, EPOCH + 1):
+        state = RunStateRecord(
+            epoch=epoch, open_step=1, policy_version=0, manifest_hash=b"m" * 32, state_hash=b"s" * 32
+        )
+        record = sign_record(state, domain=domain, account=accounts[0], sequence=1, expires_unix_s=int(NOW) + 60)
+        if epoch < EPOCH:
+            with pytest.raises(RecordInvalid, match="lease 3"):
+                opened(record, domain, accounts[0].address)
+        else:
+            assert opened(record, domain, accounts[0].address).content == state
+
+
+@pytest.mark.parametrize("change", [{"epoch": -1}, {"manifest_hash": b"m"}, {"state_hash": b"s"}, {"open_step": 2**63}])
+def test_malformed_run_states(domain: RecordDomain, accounts: list[LocalAccount], change: dict[str, Any]) -> None:
+    state = replace(RunStateRecord(epoch=EPOCH, open_step=1, policy_version=0, manifest_hash=b"m" * 32), **change)
+    with pytest.raises(RecordInvalid, match="malformed"):
+        sign_record(state, domain=domain, account=accounts[0], sequence=1, expires_unix_s=int(NOW))
 
 
 @pytest.mark.parametrize("field", ["chain_id", "salt", "run_id", "contract"])

@@ -8,20 +8,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from eth_account.signers.local import LocalAccount
 
 import dht.store
-from dht.manifest import ManifestInvalid, sign_manifest
-from dht.signing import RecordDomain
+from dht.manifest import POLICY, TRAINER_STATE, ManifestInvalid
 from dht.store import ContentStore, StoreError
 from dht.throttle import Throttle
 
 
 @pytest.fixture
-def open_store(tmp_path: Path, domain: RecordDomain, accounts: list[LocalAccount]) -> Callable[[], ContentStore]:
-    return lambda: ContentStore(
-        tmp_path / "store", domain=domain, manager=accounts[0].address, keep_versions=2, chunk_size_bytes=1024
-    )
+def open_store(tmp_path: Path) -> Callable[[], ContentStore]:
+    return lambda: ContentStore(tmp_path / "store", run_id=b"r" * 32, keep_versions=2, chunk_size_bytes=1024)
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
@@ -56,15 +52,12 @@ def test_blobs(open_store: Callable[[], ContentStore], tmp_path: Path, monkeypat
     run(story)
 
 
-def test_the_last_versions_are_kept_over_a_restart(
-    open_store: Callable[[], ContentStore], folder: Path, domain: RecordDomain, accounts: list[LocalAccount]
-) -> None:
+def test_the_last_versions_are_kept_over_a_restart(open_store: Callable[[], ContentStore], folder: Path) -> None:
     async def story() -> None:
         store, contents = open_store(), []
         for version in range(4):
             (folder / "config.json").write_text(str(version))
-            body = store.stage(folder, version)
-            contents.append(store.seal(body, sign_manifest(body, domain=domain, account=accounts[0])))
+            contents.append(store.seal(store.stage(folder, version, kind=POLICY)))
         for found in (store, open_store()):
             assert [files.content for files in found.checkpoints()] == contents[2:]
             assert [(files.folder / "config.json").read_text() for files in found.checkpoints()] == ["2", "3"]
@@ -74,35 +67,48 @@ def test_the_last_versions_are_kept_over_a_restart(
     run(story)
 
 
-def test_what_cannot_be_staged_or_sealed(
-    open_store: Callable[[], ContentStore], folder: Path, domain: RecordDomain, accounts: list[LocalAccount]
-) -> None:
+def test_what_cannot_be_staged_or_sealed(open_store: Callable[[], ContentStore], folder: Path) -> None:
     async def story() -> None:
         store = open_store()
-        body = store.stage(folder, 1)
-        with pytest.raises(ManifestInvalid, match="forged"):
-            store.seal(body, sign_manifest(body, domain=domain, account=accounts[1]))
-        elsewhere = sign_manifest(body, domain=domain, account=accounts[0])
+        data = store.stage(folder, 1, kind=POLICY)
+        with pytest.raises(ManifestInvalid, match="malformed"):
+            store.seal(data[:-1])
         store = open_store()  # a restart drops what was staged and never sealed
         with pytest.raises(StoreError, match="not staged"):
-            store.seal(body, elsewhere)
+            store.seal(data)
         (folder / "sub").mkdir()
         with pytest.raises(StoreError, match="flat"):
-            store.stage(folder, 1)
+            store.stage(folder, 1, kind=POLICY)
         assert list((store.folder / "staging").iterdir()) == []
 
     run(story)
 
 
 def test_a_checkpoint_with_a_broken_manifest_is_dropped_at_start(
-    open_store: Callable[[], ContentStore], folder: Path, domain: RecordDomain, accounts: list[LocalAccount]
+    open_store: Callable[[], ContentStore], folder: Path
 ) -> None:
     async def story() -> None:
         store = open_store()
-        body = store.stage(folder, 1)
-        content = store.seal(body, sign_manifest(body, domain=domain, account=accounts[0]))
+        content = store.seal(store.stage(folder, 1, kind=POLICY))
         (store.folder / "blobs" / content.hex()).write_bytes(b"rotten")
         assert open_store().checkpoints() == ()
+
+    run(story)
+
+
+def test_each_kind_has_its_own_versions_and_a_linked_state_outlives_its_source(
+    open_store: Callable[[], ContentStore], folder: Path
+) -> None:
+    async def story() -> None:
+        store = open_store()
+        policy = store.seal(store.stage(folder, 0, kind=POLICY))
+        states = [store.seal(store.stage(folder, version, kind=TRAINER_STATE, link=True)) for version in range(4)]
+        assert [files.content for files in store.checkpoints()] == [policy, *states[2:]]
+        model = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").unlink()
+        newest = store.checkpoint(states[3])
+        assert newest is not None
+        assert (newest.folder / "model.safetensors").read_bytes() == model
 
     run(story)
 

@@ -13,12 +13,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 from aiohttp import web
-from eth_account.signers.local import LocalAccount
 
 from dht.checkpoint import CheckpointFiles, CheckpointWrong
 from dht.chunk_server import ChunkServer, PortTaken
 from dht.download import Downloader
-from dht.manifest import chunk_places, encode_body, encode_manifest, open_manifest, sign_manifest
+from dht.manifest import POLICY, chunk_places, encode_manifest, open_manifest
 from dht.plan import ContentUnavailable
 from dht.signing import RecordDomain
 from dht.store import ContentStore
@@ -30,17 +29,16 @@ LIMIT_S = 20.0
 class World:
     """A trainer's store with one published checkpoint, and makers of other stores."""
 
-    def __init__(self, base: Path, folder: Path, domain: RecordDomain, account: LocalAccount) -> None:
-        self.base, self.domain, self.account, self.folder = base, domain, account, folder
+    def __init__(self, base: Path, folder: Path, domain: RecordDomain) -> None:
+        self.base, self.domain, self.folder = base, domain, folder
         self.trainer = self.store("trainer")
-        body = self.trainer.stage(folder, 1)
-        self.content = self.trainer.seal(body, sign_manifest(body, domain=domain, account=account))
+        self.content = self.trainer.seal(self.trainer.stage(folder, 1, kind=POLICY))
         path = self.trainer.blob_path(self.content)
         assert path is not None
         self.manifest = path.read_bytes()
 
     def store(self, name: str) -> ContentStore:
-        return ContentStore(self.base / name, domain=self.domain, manager=self.account.address, chunk_size_bytes=CHUNK)
+        return ContentStore(self.base / name, run_id=self.domain.run_id, chunk_size_bytes=CHUNK)
 
     def check(self, files: CheckpointFiles) -> None:
         assert files.complete
@@ -50,9 +48,9 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, folder: Path, domain: RecordDomain, accounts: list[LocalAccount]) -> World:
+def world(tmp_path: Path, folder: Path, domain: RecordDomain) -> World:
     async def make() -> World:
-        return World(tmp_path, folder, domain, accounts[0])
+        return World(tmp_path, folder, domain)
 
     return asyncio.run(make())
 
@@ -264,11 +262,9 @@ def test_a_provider_that_appears_later_is_used(world: World) -> None:
 
 def test_a_manifest_that_contradicts_itself_never_becomes_a_checkpoint(world: World) -> None:
     async def story() -> None:
-        manifest = open_manifest(world.manifest, domain=world.domain, manager=world.account.address)
+        manifest = open_manifest(world.manifest, run_id=world.domain.run_id)
         files = tuple(replace(file, sha256=b"x" * 32) for file in manifest.files)
-        body = encode_body(replace(manifest, files=files))
-        data = encode_manifest(body, sign_manifest(body, domain=world.domain, account=world.account))
-        arriving = await world.store("worker").begin(data)
+        arriving = await world.store("worker").begin(encode_manifest(replace(manifest, files=files)))
         for index, place in enumerate(arriving.places):
             chunk = (world.folder / place.name).read_bytes()[place.offset_bytes :][: place.size_bytes]
             await arriving.write(index, chunk)
@@ -329,7 +325,7 @@ def test_the_speed_of_one_verified_chunk_from_the_first_who_has_it(world: World)
         raise web.HTTPNotFound
 
     async def story() -> None:
-        manifest = open_manifest(world.manifest, domain=world.domain, manager=world.account.address)
+        manifest = open_manifest(world.manifest, run_id=world.domain.run_id)
         places = chunk_places(manifest)
         async with (
             serving(world.trainer) as good,

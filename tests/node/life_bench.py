@@ -19,7 +19,7 @@ from node.stream_errors import PeerTimeout, PeerUnreachable, Refusal, RemoteErro
 
 MANAGER = Account.from_key(b"\x09" * 32)
 DOMAIN = RecordDomain(chain_id=31337, contract=MANAGER.address, salt=b"s" * 32, run_id=b"r" * 32)
-RUN_STATE = RunStateRecord(open_step=4, policy_version=2, manifest_hash=b"m" * 32)
+RUN_STATE = RunStateRecord(epoch=1, open_step=4, policy_version=2, manifest_hash=b"m" * 32)
 
 
 def account(number: int) -> LocalAccount:

@@ -9,7 +9,7 @@ import pytest
 from eth_account import Account
 
 from dht.clock import NetworkClock
-from dht.records import MAX_LIFETIME_S, RunStateRecord, open_record
+from dht.records import MAX_LIFETIME_S, Authority, RunStateRecord, open_record
 from dht.signing import RecordDomain
 from node.announcer import Announcer
 from node.state import NodeState
@@ -17,7 +17,8 @@ from node.state import NodeState
 ME = Account.from_key(b"\1" * 32)
 DOMAIN = RecordDomain(chain_id=31337, contract=ME.address, salt=b"s" * 32, run_id=b"r" * 32)
 TRUE_S = 1_900_000_000.0
-BODY = RunStateRecord(open_step=1, policy_version=0, manifest_hash=b"m" * 32)
+AUTHORITY = Authority(manager=ME.address, epoch=1)
+BODY = RunStateRecord(epoch=1, open_step=1, policy_version=0, manifest_hash=b"m" * 32)
 
 
 class Link:
@@ -30,7 +31,7 @@ class Link:
     async def call(self, method: str, *, records: list[bytes]) -> list[list[str]]:
         assert method == "publish"
         for data in records:
-            self.kept.append(open_record(data, domain=DOMAIN, manager=ME.address, now_unix_s=self.now_s))
+            self.kept.append(open_record(data, domain=DOMAIN, authority=AUTHORITY, now_unix_s=self.now_s))
         return [[] for _ in records]
 
 

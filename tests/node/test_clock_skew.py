@@ -23,6 +23,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
 from dht.clock import ClockSample
+from dht.records import Authority, RunStateRecord
 from dht.signing import RecordDomain
 from node.network import Network, NetworkConfig, open_network
 
@@ -42,6 +43,7 @@ from pathlib import Path
 import trio
 from eth_account import Account
 from dht.clock import ClockSample
+from dht.records import Authority
 from dht.signing import RecordDomain
 from node.network import NetworkConfig, open_network
 
@@ -51,7 +53,8 @@ async def main(number, home, chain_offset_s, wanted, *bootstrap):
     chain = None if chain_offset_s is None else ClockSample(offset_s=chain_offset_s, error_s=0.5)
     config = NetworkConfig(bootstrap=bootstrap, chain_clock=chain)
     async with open_network(
-        config, account=account, domain=domain, manager=manager.address, data_dir=Path(home)
+        config, account=account, domain=domain, data_dir=Path(home),
+        authority=Authority(manager=manager.address, epoch=1),
     ) as network:
         await network.announce_node(peer_id=sys.argv[2], roles=["worker"], multiaddrs=[])
         content = await network.add_blob(f"made by {number}".encode())
@@ -78,7 +81,7 @@ async def right_node(number: int, folder: Path, *bootstrap: str, **options: Any)
     domain = RecordDomain(chain_id=31337, contract=account_of(1).address, salt=b"s" * 32, run_id=b"r" * 32)
     async with open_network(
         NetworkConfig(bootstrap=bootstrap, **options), account=account_of(number), domain=domain,
-        manager=account_of(1).address, data_dir=folder / str(number),
+        authority=Authority(manager=account_of(1).address, epoch=1), data_dir=folder / str(number),
     ) as network:  # fmt: skip
         yield network
 
@@ -111,7 +114,8 @@ async def skewed_node(
 async def test_nodes_with_wrong_clocks_join_publish_are_found_and_find(tmp_path: Path) -> None:
     with trio.fail_after(LIMIT_S):
         async with right_node(1, tmp_path) as manager, right_node(2, tmp_path, *manager.multiaddrs) as other:
-            manager.announce_run_state(open_step=3, policy_version=2, manifest_hash=b"m" * 32)
+            state = RunStateRecord(epoch=1, open_step=3, policy_version=2, manifest_hash=b"m" * 32)
+            manager.announce_run_state(state)
             for number, network in ((1, manager), (2, other)):
                 await network.announce_node(peer_id=PEER, roles=["relay"], multiaddrs=[f"/ip4/127.0.0.1/tcp/{number}"])
             for number, skew_s in enumerate(SKEWS_S, 3):

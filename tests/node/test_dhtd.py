@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,16 @@ import trio
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from dht.manifest import ManifestInvalid
+from dht.manifest import TRAINER_STATE, ManifestInvalid
 from dht.plan import ContentUnavailable
-from dht.records import NodeRecord, RunStateRecord, encode_record, node_key
+from dht.records import Authority, NodeRecord, RunStateRecord, encode_record, node_key
 from dht.signing import RecordDomain
 from dht.store import StoreError
 from node.child import open_child
 from node.dhtd_link import NetworkStartFailed
 from node.network import Network, NetworkConfig, open_network
 from node.state import NodeState
-from tests.dht.directory_contract import CHECKS, PEER, Bench
+from tests.dht.directory_contract import CHECKS, EPOCH, PEER, Bench
 
 LIMIT_S = 90.0
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,11 +74,11 @@ def opener(accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path) -
     async def opened(number: int, *bootstrap: str, **options: object) -> AsyncIterator[Network]:
         config = NetworkConfig(bootstrap=bootstrap, chunk_size_bytes=4096, **options)
         (folder := tmp_path / str(number)).mkdir(exist_ok=True)
+        authority = Authority(manager=accounts[0].address, epoch=EPOCH)
         with closing(NodeState(folder)) as state:
             async with open_network(
-                config, account=accounts[number], domain=domain, manager=accounts[0].address, data_dir=folder,
-                state=state,
-            ) as network:  # fmt: skip
+                config, account=accounts[number], domain=domain, authority=authority, data_dir=folder, state=state
+            ) as network:
                 yield network
 
     return opened
@@ -152,8 +153,8 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
             await trainer.announce_node(peer_id=PEER, roles=["trainer"], multiaddrs=["/ip4/127.0.0.1/tcp/4001"])
             await relay.announce_node(peer_id=PEER, roles=["relay"], multiaddrs=[])
             content = await trainer.publish_checkpoint(folder, 7)
-            trainer.announce_run_state(open_step=1, policy_version=7, manifest_hash=content)
-            expected = RunStateRecord(open_step=1, policy_version=7, manifest_hash=content)
+            expected = RunStateRecord(epoch=EPOCH, open_step=1, policy_version=7, manifest_hash=content)
+            trainer.announce_run_state(expected)
 
             async def run_state_is_out() -> bool:
                 return await relay.run_state() == expected
@@ -168,8 +169,10 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
             with pytest.raises(ContentUnavailable, match="gave up"):
                 await relay.fetch_blob(b"?" * 32, max_bytes=1000, timeout_s=0.5)
 
-            with pytest.raises(ManifestInvalid, match="forged"):
-                await relay.publish_checkpoint(folder, 8)
+            with pytest.raises(ManifestInvalid, match="where a trainer-state"):
+                await relay.fetch_checkpoint(content, timeout_s=30, kind=TRAINER_STATE)
+            with pytest.raises(ManifestInvalid, match="oversize"):
+                await relay.fetch_checkpoint(content, timeout_s=30, max_bytes=50_000)
             (folder / "sub").mkdir()
             with pytest.raises(StoreError, match="flat"):
                 await trainer.publish_checkpoint(folder, 8)
@@ -191,6 +194,44 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
             pids = [child_pid(trainer), child_pid(relay)]
         for pid in pids:
             assert group_of(pid) == []
+
+
+async def test_the_manager_changes_and_the_running_nodes_follow(
+    opener: Opener, accounts: list[LocalAccount], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The former manager's run state is refused by whoever follows the ledger; the new one's arrives by itself."""
+    with trio.fail_after(LIMIT_S):
+        async with (
+            opener(0, lifetime_s=60) as former,
+            opener(1, *former.multiaddrs, lifetime_s=60) as manager,
+            opener(2, *former.multiaddrs) as reader,
+        ):
+            old = RunStateRecord(epoch=EPOCH, open_step=1, policy_version=0, manifest_hash=b"m" * 32)
+            new = replace(old, epoch=EPOCH + 1, open_step=2)
+
+            def says(state: RunStateRecord | None) -> Callable[[], Awaitable[bool]]:
+                async def holds() -> bool:
+                    return await reader.run_state() == state
+
+                return holds
+
+            former.announce_run_state(old)
+            await until(says(old))
+            await reader.set_authority(Authority(manager=accounts[1].address, epoch=EPOCH + 1))
+            await until(says(None))
+            manager.announce_run_state(new)  # before its own dhtd has heard of the lease: it says it again
+
+            async def refused() -> bool:
+                return "a record was not refreshed: run state is the manager's to sign" in caplog.text
+
+            await until(refused)
+            await manager.set_authority(Authority(manager=accounts[1].address, epoch=EPOCH + 1))
+            await until(says(new))
+
+            killed = child_pid(reader)
+            os.kill(killed, signal.SIGKILL)  # the restarted child knows the new manager
+            await group_gone(killed)
+            await until(says(new))
 
 
 async def test_a_dead_bootstrap_peer_is_dialled_again_until_it_lives(opener: Opener) -> None:
@@ -225,6 +266,7 @@ async def test_dhtd_and_p2pd_end_with_a_killed_node(tmp_path: Path, domain: Reco
 import trio
 from pathlib import Path
 from eth_account import Account
+from dht.records import Authority
 from dht.signing import RecordDomain
 from node.network import NetworkConfig, open_network
 from node.state import NodeState
@@ -232,7 +274,8 @@ async def main():
     folder = Path({str(tmp_path)!r})
     account = Account.from_key(bytes([1]) * 32)
     domain = RecordDomain(chain_id=31337, contract=account.address, salt=b"s" * 32, run_id=b"r" * 32)
-    async with open_network(NetworkConfig(), account=account, domain=domain, manager=account.address,
+    authority = Authority(manager=account.address, epoch=1)
+    async with open_network(NetworkConfig(), account=account, domain=domain, authority=authority,
                             data_dir=folder, state=NodeState(folder)) as network:
         print(network._link.pid, flush=True)
         await trio.sleep_forever()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import trio
 
+from dht.records import Authority
 from ledger.anvil import Anvil, anvil, anvil_binary
 from ledger.client import Ledger
 from ledger.invites import sign_invite
@@ -172,8 +173,8 @@ async def running_network(home: Path, config: RunConfig, folder: Path) -> AsyncI
     signature = sign_invite(invite, manager.deployment, manager.account)
     await trio.to_thread.run_sync(relay.join, invite, signature)
     async with open_network(
-        NetworkConfig(), account=manager.account, domain=domain_of(manager, pool_id), manager=manager.account.address,
-        data_dir=home / "data-manager",
+        NetworkConfig(), account=manager.account, domain=domain_of(manager, pool_id),
+        authority=Authority(manager=manager.account.address, epoch=1), data_dir=home / "data-manager",
     ) as network:  # fmt: skip
         content = await network.publish_checkpoint(folder, 0)
         await trio.to_thread.run_sync(manager.announce_checkpoint, pool_id, 0, content)

@@ -94,7 +94,9 @@ def test_no_clock_of_the_sender_is_in_it() -> None:
     assert set(Heartbeat.__dataclass_fields__) == {"node", "node_peer", "manager_peer", "sequence", "mode", "step"}
 
 
-@pytest.mark.parametrize("state", [None, RunStateRecord(open_step=4, policy_version=2, manifest_hash=b"m" * 32)])
+@pytest.mark.parametrize(
+    "state", [None, RunStateRecord(epoch=1, open_step=4, policy_version=2, manifest_hash=b"m" * 32)]
+)
 def test_an_answer_is_read(state: RunStateRecord | None) -> None:
     answer = Answer(standing="active", every_s=10.0, run_state=state)
     assert open_answer(encode_answer(answer)) == answer

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import trio
 
-from dht.records import NodeRecord
+from dht.records import Authority, NodeRecord
 from node.child import open_child
 from node.contact import contact_key, open_contact, seal_contact
 from node.network import Network, NetworkConfig, open_network
@@ -61,7 +61,7 @@ def opener(tmp_path: Path) -> Callable[..., object]:
         with closing(NodeState(folder)) as state:
             async with open_network(
                 NetworkConfig(bootstrap=bootstrap, chunk_size_bytes=4096, lifetime_s=30, **options), account=wallet,  # type: ignore[arg-type]
-                domain=DOMAIN, manager=MANAGER.address, data_dir=folder, state=state,
+                domain=DOMAIN, authority=Authority(manager=MANAGER.address, epoch=1), data_dir=folder, state=state,
             ) as network:  # fmt: skip
                 yield network
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -357,10 +358,11 @@ async def test_a_drained_node_leaves_and_is_not_called_back(
 
 
 def test_the_newer_word_of_the_manager_counts() -> None:
-    older = type(RUN_STATE)(open_step=3, policy_version=2, manifest_hash=b"m" * 32)
+    older = replace(RUN_STATE, open_step=3)
+    of_the_last_manager = replace(RUN_STATE, epoch=0, open_step=9)
     assert newer(None, None) is None
-    for one, other in ((RUN_STATE, older), (older, RUN_STATE), (None, RUN_STATE), (RUN_STATE, None)):
-        assert newer(one, other) == RUN_STATE
+    for other in (older, of_the_last_manager, None):
+        assert newer(RUN_STATE, other) == newer(other, RUN_STATE) == RUN_STATE
 
 
 async def test_over_real_streams_two_nodes_of_one_machine_stay_active(tmp_path: Path) -> None:

@@ -87,8 +87,8 @@ def test_a_wallet_without_stake_tokens(home: Path, chain: Anvil, config: RunConf
     assert_told(start(home, "worker", "bare"), f"{address} holds 0 stake tokens", "send stake tokens")
 
 
-def test_a_trainer_that_is_not_the_manager(home: Path) -> None:
-    assert_told(start(home, "trainer", "worker-1"), "the manager of pool", "the manager's wallet")
+def test_a_trainer_that_may_not_manage_the_pool(home: Path) -> None:
+    assert_told(start(home, "trainer", "worker-1"), "may not manage pool 1", "a manager's wallet")
 
 
 def test_a_wrong_password(home: Path) -> None:

@@ -1,61 +1,125 @@
-"""Which step is open, and when its batch goes to training."""
+"""What a trainer says as the manager, and when it says nothing."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 import trio
 import trio.testing
 
-from node.trainer import Batches
-from rl.batch import StepBatch
-from rl.rollouts import Rollout
+from dht.records import RunStateRecord
+from ledger.errors import Reverted
+from node.batches import Batches
+from node.lease import Fenced
+from node.resume import Position
+from node.trainer import _Publication
+from tests.node.test_lease import LEASE_S, A, B, Chain, inline, lease_of
 
 
-def fill(batches: Batches, step: int, name: str, *, useful: bool = True) -> None:
-    """One accepted submission of one group of two."""
-    rows = [
-        Rollout(
-            step=step, policy_version=0, counter=0, group=0, sample=sample, problem_id="p", prompt_ids=(1,),
-            completion_ids=(2, 0), text="", logprobs=(-1.0, -1.0), finish_reason="eos",
-            reward=float(sample) if useful else 1.0, proofs=(b"p",),
-        )
-        for sample in (0, 1)
+class Net:
+    """Run states as they were said, and None for silence."""
+
+    def __init__(self) -> None:
+        self.said: list[RunStateRecord | None] = []
+
+    def announce_run_state(self, state: RunStateRecord) -> None:
+        self.said.append(state)
+
+    def withdraw_run_state(self) -> None:
+        self.said.append(None)
+
+    async def publish_checkpoint(self, folder: Path, version: int) -> bytes:
+        return bytes([version]) * 32
+
+
+class Ledger:
+    """Takes checkpoints from the present manager only."""
+
+    def __init__(self, chain: Chain, account: str) -> None:
+        self._chain, self._account = chain, account
+        self.announced: list[int] = []
+
+    def announce_checkpoint(self, pool_id: int, version: int, manifest_hash: bytes) -> int:
+        if self._chain.manager != self._account:
+            raise Reverted("NotManager", (self._account,))
+        self.announced.append(version)
+        return 1
+
+
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The virtual clock does not wait for threads."""
+    monkeypatch.setattr("node.trainer.on_chain", inline)
+
+
+AT = Position(version=3, folder=Path("policy-3"), manifest_hash=b"\x03" * 32)
+
+
+async def publication_of(chain: Chain) -> tuple[_Publication, Net, Ledger, Any, Batches]:
+    lease = lease_of(chain, A)
+    await lease.acquire()
+    net, ledger, batches = Net(), Ledger(chain, A), Batches(first_step=3, wanted=1)
+    states: Any = SimpleNamespace(shared=b"s" * 32)
+    return _Publication(1, ledger, net, lease, batches, states), net, ledger, lease, batches  # type: ignore[arg-type]
+
+
+async def test_it_tells_step_policy_and_state_under_its_lease(autojump_clock: trio.testing.MockClock) -> None:
+    publication, net, ledger, _, batches = await publication_of(Chain(A))
+    publication.run_state()
+    assert net.said == [], "nothing before there is a policy"
+    publication.policy(AT)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publication.follow_open_step)
+        await trio.testing.wait_all_tasks_blocked()
+        batches.trained(4)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    at = await publication.publish(Path("policy-4"), 4)
+    assert at == Position(version=4, folder=Path("policy-4"), manifest_hash=b"\x04" * 32)
+    assert ledger.announced == [4]
+    assert net.said == [
+        RunStateRecord(epoch=1, open_step=step, policy_version=version, manifest_hash=bytes([version]) * 32,
+                       state_hash=b"s" * 32)
+        for step, version in ((3, 3), (4, 3), (4, 4))
     ]  # fmt: skip
-    batches.step(step).add(name.encode(), rows)
-    batches.advance()
 
 
-def test_the_open_step_is_the_smallest_that_lacks_rollouts() -> None:
-    batches = Batches(first_step=3, wanted=2)
-    assert batches.open_step == 3
-    fill(batches, 3, "a")
-    fill(batches, 3, "a")
-    fill(batches, 3, "b", useful=False)
-    assert batches.open_step == 3, "neither the same submission twice nor a group without signal fills a batch"
-    fill(batches, 4, "c")
-    fill(batches, 4, "d")
-    assert batches.open_step == 3
-    fill(batches, 3, "e")
-    assert batches.open_step == 5
+async def test_without_the_chain_it_falls_silent_and_waits(autojump_clock: trio.testing.MockClock) -> None:
+    chain = Chain(A)
+    publication, net, ledger, lease, _ = await publication_of(chain)
+    publication.policy(AT)
+    published: list[Position] = []
+
+    async def publish() -> None:
+        published.append(await publication.publish(Path("policy-4"), 4))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publication.follow_lease)
+        nursery.start_soon(lease.keep)
+        chain.down = True
+        await trio.sleep(2 * LEASE_S)
+        nursery.start_soon(publish)
+        await trio.sleep(LEASE_S)
+        publication.run_state()
+        assert [said is None for said in net.said] == [False, True], "silent, whatever happens meanwhile"
+        assert ledger.announced == published == []
+        chain.down = False
+        await trio.sleep(5)
+        assert [at.version for at in published] == [4]
+        assert net.said[-1] is not None
+        assert net.said[-1].policy_version == 4
+        nursery.cancel_scope.cancel()
 
 
-async def test_whoever_waits_for_a_step_gets_its_batch_when_it_is_full() -> None:
-    batches, got = Batches(first_step=0, wanted=2), []
-
-    async def train() -> None:
-        for step in range(2):
-            got.append(await batches.wait_full(step))
-
-    with trio.fail_after(10):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(train)
-            fill(batches, 1, "ahead")
-            fill(batches, 0, "a")
-            await trio.testing.wait_all_tasks_blocked()
-            assert got == []
-            fill(batches, 0, "b")
-            await trio.testing.wait_all_tasks_blocked()
-            assert [batch.step for batch in got] == [0]
-            assert batches.open_step == 1
-            fill(batches, 1, "c")
-    assert [(batch.step, len(batch.batch())) for batch in got] == [(0, 2), (1, 2)]
-    assert all(isinstance(batch, StepBatch) for batch in got)
+async def test_a_policy_that_comes_too_late_is_the_end(autojump_clock: trio.testing.MockClock) -> None:
+    chain = Chain(A, B)
+    publication, net, ledger, lease, _ = await publication_of(chain)
+    chain.manager, chain.epoch = B, 2  # while our lease is still sure by our clock: the owner can do that
+    assert lease.sure
+    with pytest.raises(Fenced):
+        await publication.publish(Path("policy-4"), 4)
+    assert net.said == []
+    assert ledger.announced == []

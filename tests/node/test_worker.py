@@ -77,7 +77,7 @@ class FakeNetwork:
     open_step: int = 0
 
     async def run_state(self) -> RunStateRecord:
-        return RunStateRecord(open_step=self.open_step, policy_version=0, manifest_hash=b"m" * 32)
+        return RunStateRecord(epoch=1, open_step=self.open_step, policy_version=0, manifest_hash=b"m" * 32)
 
 
 def generation(ledger: FakeLedger, network: FakeNetwork, outbox: Outbox) -> Any:

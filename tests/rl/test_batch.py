@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rl.advantage import group_advantages
-from rl.batch import StepBatch
+from rl.batch import TRAINED_ON, StepBatch, read_trained_on
 from rl.rollouts import Rollout
 
 
@@ -102,3 +103,39 @@ def test_policy_versions_are_remembered() -> None:
     batch = StepBatch(step=4, wanted=2)
     batch.add(b"s", [rollout("a", 1, version=2), rollout("a", 0, version=4)])
     assert batch.versions == {2, 4}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_batch_follows_from_the_order_of_outcomes_and_again_from_what_it_used(seed: int) -> None:
+    """Events that come twice, later ones, and when one looks change nothing: two trainers train on the same groups."""
+    rng = random.Random(seed)
+    accepted = [
+        (number.to_bytes(32, "big"), [r for g in range(3) for r in group(f"{number}/{g}", *rng.choices((0, 1), k=2))])
+        for number in range(30)
+    ]
+    batch = StepBatch(step=4, wanted=8)
+    for submission_id, rollouts in accepted:
+        batch.add(submission_id, rollouts)
+        if batch.full:
+            break
+    assert batch.full, f"seed {seed}"
+    late = StepBatch(step=4, wanted=8)
+    for submission_id, rollouts in accepted:
+        for _ in range(rng.randint(1, 2)):
+            late.add(submission_id, rollouts)
+    assert late.batch() == batch.batch(), f"seed {seed}"
+    assert late.used() == batch.used(), f"seed {seed}"
+    again = StepBatch(step=4, wanted=8)
+    for submission_id in batch.used():
+        again.add(submission_id, dict(accepted)[submission_id])
+    assert again.batch() == batch.batch(), f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"step": 1}', '{"step": "1", "submissions": []}', '{"step": 1, "submissions": 7}',
+             '{"step": 1, "submissions": ["zz"]}', '{"step": 1, "submissions": ["00"]}',
+             '{"step": 1, "submissions": [1]}'],
+)  # fmt: skip
+def test_a_policy_that_does_not_say_what_it_was_trained_on(tmp_path: Path, text: str) -> None:
+    (tmp_path / TRAINED_ON).write_text(text)
+    assert read_trained_on(tmp_path) is None

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
-from rl.batch import TrainingGroup
+from rl.batch import TRAINED_ON, TrainingGroup, read_trained_on
 from rl.trainer import PolicyTrainer, Recipe, TrainingFault
 from tests.rl.tiny_llama import make_llama, plain_forward, plain_logprobs, write_llama
 
@@ -181,9 +181,11 @@ def test_what_is_saved_loads_in_bfloat16(folder: Path, tmp_path: Path) -> None:
     policy = start(folder, learning_rate=1e-2)
     policy.step(GROUPS)
     target = tmp_path / "policy-1"
-    policy.save(target)
+    policy.save(target, step=0, submissions=["aa" * 32])
     assert [path.name for path in tmp_path.iterdir()] == ["policy-1"]
-    assert {path.name for path in target.iterdir()} == {path.name for path in folder.iterdir()}
+    assert {path.name for path in target.iterdir()} == {path.name for path in folder.iterdir()} | {TRAINED_ON}
+    assert read_trained_on(target) == (0, (b"\xaa" * 32,))
+    assert read_trained_on(folder) is None
     loaded = AutoModelForCausalLM.from_pretrained(target, dtype=torch.bfloat16).state_dict()
     trained, old = weights(policy), make_llama().state_dict()
     assert loaded.keys() == trained.keys()
@@ -196,7 +198,7 @@ def test_what_is_saved_loads_in_bfloat16(folder: Path, tmp_path: Path) -> None:
 def test_a_half_written_folder_of_an_earlier_run_is_no_hindrance(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "policy-1.part").mkdir()
     (tmp_path / "policy-1.part" / "junk").write_text("")
-    start(folder).save(tmp_path / "policy-1")
+    start(folder).save(tmp_path / "policy-1", step=0, submissions=[])
     assert not (tmp_path / "policy-1" / "junk").exists()
     assert not (tmp_path / "policy-1.part").exists()
 
