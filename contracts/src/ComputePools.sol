@@ -21,6 +21,7 @@ contract ComputePools is IComputePools, Pools, Wired, EIP712 {
     mapping(uint256 poolId => EnumerableSet.AddressSet) private _active;
     mapping(uint256 poolId => mapping(Role => uint256)) public memberCount;
     mapping(uint256 poolId => mapping(address account => Bar)) public barOf;
+    mapping(uint256 poolId => mapping(address node => uint64)) public leftAt;
 
     constructor(INodeRegistry registry_, bytes32 salt_) Pools(registry_, salt_) EIP712("intellect-node", "1") {}
 
@@ -142,6 +143,7 @@ contract ComputePools is IComputePools, Pools, Wired, EIP712 {
         if (!wasActive) return false;
         Member storage member = _members[poolId][node];
         member.active = false;
+        leftAt[poolId][node] = uint64(block.timestamp);
         --memberCount[poolId][member.role];
     }
 

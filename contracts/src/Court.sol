@@ -24,6 +24,8 @@ contract Court is ICourt, Multicall {
     mapping(bytes32 docketId => Case) private _cases;
     mapping(bytes32 docketId => mapping(address validator => bytes32)) public commitmentBy;
     mapping(bytes32 docketId => mapping(bytes32 verdict => uint256)) private _tally;
+    /// Convictions that were not overturned.
+    mapping(uint256 poolId => mapping(address node => uint256)) public convictionsOf;
 
     constructor(IComputePools pools_, INodeRegistry registry_, IRunLedger runs_, ITreasury treasury_) {
         pools = pools_;
@@ -47,9 +49,9 @@ contract Court is ICourt, Multicall {
         if (msg.sender != pools.getPool(poolId).manager && !_isValidator(poolId, msg.sender)) {
             revert MayNotAccuse(msg.sender);
         }
-        if (pools.getMember(poolId, node).role == IComputePools.Role.NONE) {
-            revert IComputePools.NotActiveMember(poolId, node);
-        }
+        // One that left is out of reach when its last work is: no pool holds a node's stake for ever.
+        bool inReach = block.timestamp <= uint256(pools.leftAt(poolId, node)) + pools.getTerms(poolId).verdictS;
+        if (!inReach && !pools.getMember(poolId, node).active) revert IComputePools.NotActiveMember(poolId, node);
         docketId = keccak256(abi.encode("accusation", poolId, node, reason, evidenceHash));
         if (_dockets[docketId].kind != Kind.NONE) revert AlreadyOpen(docketId);
         _open(docketId, poolId, node, Kind.ACCUSATION, uint64(block.timestamp), uint64(block.number));
@@ -158,6 +160,7 @@ contract Court is ICourt, Multicall {
         uint64 until = uint64(block.timestamp) + terms.challengeS;
         _cases[docketId] = Case(terms.slash, until, CaseState.OPEN);
         emit CaseOpened(poolId, docketId, node, terms.slash, until);
+        ++convictionsOf[poolId][node];
         registry.lock(node, terms.slash);
         pools.punish(poolId, node, reason);
     }
@@ -165,14 +168,14 @@ contract Court is ICourt, Multicall {
     function _decideAppeal(Docket storage wider, Verdict calldata verdict) private {
         bytes32 docketId = wider.about;
         Case storage case_ = _openCase(docketId, CaseState.APPEALED);
-        if (verdict.outcome != Outcome.ACCEPTED) return _burn(docketId, case_);
+        if (verdict.outcome == Outcome.REJECTED) return _burn(docketId, case_);
         Docket storage docket = _dockets[docketId];
         (uint256 poolId, address node) = (docket.poolId, docket.node);
-        docket.outcome = Outcome.ACCEPTED;
+        docket.outcome = verdict.outcome;
         case_.state = CaseState.OVERTURNED;
         emit CaseClosed(poolId, docketId, node, CaseState.OVERTURNED, 0);
         registry.unlock(node, case_.amount);
-        pools.pardon(poolId, node);
+        if (--convictionsOf[poolId][node] == 0) pools.pardon(poolId, node);
         if (docket.kind == Kind.SUBMISSION && verdict.units != 0) treasury.credit(poolId, node, verdict.units);
     }
 
@@ -214,9 +217,10 @@ contract Court is ICourt, Multicall {
         pools.requireMember(docket.poolId, validator, IComputePools.Role.VALIDATOR);
         bool sameStaker = registry.stakerOf(validator) == registry.stakerOf(docket.node);
         if (sameStaker) revert OwnCase(validator);
-        // Else an owner could let in obliging validators after the work was done.
+        // Else an owner could let in obliging validators after the work was done, also to judge the appeal.
         uint256 since = pools.getMember(docket.poolId, validator).since;
-        if (since > docket.openedAt) revert JoinedTooLate(validator, since);
+        uint256 latest = docket.kind == Kind.APPEAL ? _dockets[docket.about].openedAt : docket.openedAt;
+        if (since > latest) revert JoinedTooLate(validator, since);
         uint256 rounds = (block.timestamp - docket.openedAt) / pools.getTerms(docket.poolId).roundS;
         uint256 width = uint256(docket.panel) << (rounds < MAX_DOUBLINGS ? rounds : MAX_DOUBLINGS);
         if (width >= docket.validators) return;

@@ -10,6 +10,8 @@ import {TwoStep} from "./TwoStep.sol";
 abstract contract Pools is Domains, IPools {
     using TwoStep for TwoStep.Owner;
 
+    uint256 public constant MAX_URI_BYTES = 256;
+
     INodeRegistry public immutable registry;
     /// Tells two deployments apart even where chain id and addresses repeat.
     bytes32 public immutable salt;
@@ -27,12 +29,14 @@ abstract contract Pools is Domains, IPools {
         _domain(domainId).owner.check();
         if (manager == address(0)) revert ZeroAddress();
         if (terms.slash > terms.minStake) revert SlashAboveMinStake(terms.slash, terms.minStake);
-        if (terms.quorum == 0 || terms.panel < terms.quorum) revert BadQuorum(terms.quorum, terms.panel);
+        if (terms.quorum == 0 || terms.quorum == type(uint8).max || terms.panel < terms.quorum) revert BadQuorum(terms.quorum, terms.panel);
         if (terms.roundS == 0 || terms.verdictS == 0 || terms.challengeS == 0 || terms.leaseS == 0) {
             revert BadWindows();
         }
+        uint256 uriBytes = bytes(terms.requirementsUri).length;
+        if (uriBytes > MAX_URI_BYTES) revert RequirementsTooLong(uriBytes, MAX_URI_BYTES);
         uint256 unbondingS = registry.unbondingS();
-        if (terms.verdictS > unbondingS) revert WindowAboveUnbonding(terms.verdictS, unbondingS);
+        if (terms.verdictS >= unbondingS) revert WindowAboveUnbonding(terms.verdictS, unbondingS);
         poolId = ++poolCount;
         _terms[poolId] = terms;
         Pool storage pool = _pools[poolId];

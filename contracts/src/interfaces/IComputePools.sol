@@ -80,10 +80,12 @@ interface IComputePools is IDomains, IPools {
 
     /// By the court, on a dishonest node: ejected and blacklisted.
     function punish(uint256 poolId, address node, bytes32 reason) external;
-    /// By the court, when that was overturned: no longer blacklisted, unless the manager did that on its own account.
+    /// By the court, when all of that was overturned: no longer blacklisted, unless the manager did that on its own account.
     function pardon(uint256 poolId, address node) external;
 
     function getMember(uint256 poolId, address node) external view returns (Member memory);
+    /// Seconds of chain time at which it last left or was put out; 0 if it never did.
+    function leftAt(uint256 poolId, address node) external view returns (uint64);
     function barOf(uint256 poolId, address account) external view returns (Bar);
     function memberCount(uint256 poolId, Role role) external view returns (uint256);
     /// Up to `count` active members, from index `start`, in no particular order.

@@ -14,7 +14,7 @@ interface ICourt {
         APPEAL
     }
 
-    /// @notice For accusations and appeals REJECTED means guilty and ACCEPTED means not guilty.
+    /// @notice For accusations and appeals REJECTED means guilty; ACCEPTED and LATE mean not guilty.
     enum Outcome {
         PENDING,
         ACCEPTED,
@@ -120,7 +120,8 @@ interface ICourt {
 
     /// By anyone: put a submission before the validators. Opening it again changes nothing.
     function open(IRunLedger.File calldata file) external returns (bytes32 docketId);
-    /// By the pool's manager or one of its validators: ask whether a node was dishonest in another way.
+    /// By the pool's manager or one of its validators: ask whether a node was dishonest in another way:
+    /// one that is a member, or left less than the pool's verdict window ago.
     function accuse(uint256 poolId, address node, bytes32 reason, bytes32 evidenceHash)
         external
         returns (bytes32 docketId);
@@ -141,5 +142,7 @@ interface ICourt {
     function getCase(bytes32 docketId) external view returns (Case memory);
     /// Reverts, with the reason, unless the validator may give a verdict on this docket now.
     function requireDrawn(bytes32 docketId, address validator) external view;
+    /// How often the node was found dishonest in the pool, less what an appeal overturned.
+    function convictionsOf(uint256 poolId, address node) external view returns (uint256);
     function commitmentBy(bytes32 docketId, address validator) external view returns (bytes32);
 }
