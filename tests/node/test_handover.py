@@ -151,7 +151,9 @@ async def test_a_peer_speaks_only_for_the_address_whose_record_names_it(
 
 
 async def test_records_of_another_kind_tie_nobody(relay: Relay) -> None:
-    relay.network.known = [signed(WORKER, RunStateRecord(epoch=1, open_step=0, policy_version=0, manifest_hash=b"m" * 32))]
+    relay.network.known = [
+        signed(WORKER, RunStateRecord(epoch=1, open_step=0, policy_version=0, manifest_hash=b"m" * 32))
+    ]
     with pytest.raises(Refusal, match="unknown"):
         await relay.peer.receive("peer-1", {"address": WORKER, "data": DATA})
 
