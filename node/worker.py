@@ -113,13 +113,10 @@ async def _generate(generation: _Generation, intent: Intent, desk: OrderDesk) ->
                     desk.restart_engine = engine_scope.cancel
                     await generation.run()
             except (ChildDied, ChildError, ChildTimeout) as fault:
-                generation.solving = False
                 delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
                 log.error("the engine failed, starting it again in %.0f s: %s", delay_s, fault)
                 await trio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RESTART_LAST_S)
-            else:
-                generation.solving = False  # ended by the manager's order
 
 
 class _Generation:
