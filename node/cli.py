@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from node import cli_ask, cli_manage
+from node import cli_ask
 from node.cli_chain import chain
 from node.cli_dht import dht
 from node.cli_doctor import doctor
@@ -27,6 +27,7 @@ from node.cli_options import (
     config_of,
     config_options,
     join_option,
+    json_option,
     password_options,
     wallet_option,
 )
@@ -34,6 +35,7 @@ from node.cli_pool import pool
 from node.cli_stake import bind, credit, stake
 from node.cli_unit import unit
 from node.errors import UserError
+from node.show import done
 
 
 @click.group(
@@ -104,7 +106,8 @@ def wallet() -> None:
 @wallet.command("new")
 @click.argument("path", type=FILE)
 @password_options
-def wallet_new(path: Path, password_file: Path | None, password_fd: int | None) -> None:
+@json_option
+def wallet_new(path: Path, password_file: Path | None, password_fd: int | None, as_json: bool) -> None:
     """Make a new account in a new file at PATH and print its address.
 
     \b
@@ -115,12 +118,14 @@ def wallet_new(path: Path, password_file: Path | None, password_fd: int | None) 
 
     if path.exists():
         raise UserError(f"{path} exists and is never overwritten", fix="choose another file name")
-    click.echo(create_wallet(path, read_password(file=password_file, fd=password_fd, confirm=True)))
+    address = create_wallet(path, read_password(file=password_file, fd=password_fd, confirm=True))
+    done(address, as_json=as_json, address=address)
 
 
 @wallet.command("show")
 @click.argument("path", type=FILE)
-def wallet_show(path: Path) -> None:
+@json_option
+def wallet_show(path: Path, as_json: bool) -> None:
     """Print the address of the wallet at PATH. Needs no password.
 
     \b
@@ -129,7 +134,8 @@ def wallet_show(path: Path) -> None:
     """
     from node.wallet import wallet_address
 
-    click.echo(wallet_address(path))
+    address = wallet_address(path)
+    done(address, as_json=as_json, address=address)
 
 
 @cli.command("config")
@@ -153,7 +159,7 @@ def config_command(config_path: Path | None, overrides: tuple[str, ...], explain
 @cli.command()
 @chain_options
 @join_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a peer.")
+@json_option
 def peers(
     rpc: str | None, config_path: Path | None, overrides: tuple[str, ...], join: tuple[str, ...], as_json: bool
 ) -> None:
@@ -173,8 +179,6 @@ for group in (pool, chain, dht, domain, stake, credit, unit):
     cli.add_command(group)
 for command in (*cli_ask.COMMANDS, doctor, drain_command):
     cli.add_command(command)
-for command in cli_manage.COMMANDS:
-    pool.add_command(command)
 wallet.add_command(bind)
 
 

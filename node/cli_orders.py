@@ -5,77 +5,53 @@ Decides how they are spelled.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from node.cli_options import (
-    ADDRESS,
-    account_of,
-    chain_options,
-    config_of,
-    join_option,
-    password_options,
-    wallet_option,
-)
+from node.cli_options import ADDRESS, ChainChoice, WalletChoice, join_option, json_option, with_chain, with_wallet
+from node.show import done
 
 
 @click.command("logs")
-@chain_options
-@wallet_option
-@password_options
-@join_option
+@click.argument("node", metavar="ADDRESS", type=ADDRESS)
 @click.option("--lines", type=click.IntRange(1, 200), default=50, show_default=True, help="How many, at most 200.")
-@click.argument("node_address", metavar="ADDRESS", type=ADDRESS)
+@with_chain
+@with_wallet
+@join_option
+@json_option
 def pool_logs(
-    rpc: str | None,
-    config_path: Path | None,
-    overrides: tuple[str, ...],
-    wallet_path: Path | None,
-    password_file: Path | None,
-    password_fd: int | None,
-    join: tuple[str, ...],
-    lines: int,
-    node_address: str,
+    node: str, lines: int, chain: ChainChoice, wallet: WalletChoice, join: tuple[str, ...], as_json: bool
 ) -> None:
     """Show the last log lines of the member ADDRESS, without secrets. Only the pool's manager can.
 
     \b
     Example:
-      intellect-node pool logs --config run.toml --wallet key.json --join /ip4/127.0.0.1/tcp/4002/p2p/Qm… 0x52…E7
+      intellect-node pool logs 0x52…E7 --config run.toml --wallet key.json --join /ip4/127.0.0.1/tcp/4002/p2p/Qm…
     """
-    config = config_of(config_path, overrides, rpc)
-    account = account_of(wallet_path, password_file, password_fd)
     from node.give_order import logs
 
-    click.echo(logs(config, account, node=node_address, lines=lines, join=join))
+    found = logs(chain.config(), wallet.account(), node=node, lines=lines, join=join)
+    if as_json:
+        done("", as_json=True, node=node, lines=found.splitlines())
+        return
+    click.echo(found)
 
 
 @click.command("restart-engine")
-@chain_options
-@wallet_option
-@password_options
+@click.argument("node", metavar="ADDRESS", type=ADDRESS)
+@with_chain
+@with_wallet
 @join_option
-@click.argument("node_address", metavar="ADDRESS", type=ADDRESS)
+@json_option
 def pool_restart_engine(
-    rpc: str | None,
-    config_path: Path | None,
-    overrides: tuple[str, ...],
-    wallet_path: Path | None,
-    password_file: Path | None,
-    password_fd: int | None,
-    join: tuple[str, ...],
-    node_address: str,
+    node: str, chain: ChainChoice, wallet: WalletChoice, join: tuple[str, ...], as_json: bool
 ) -> None:
     """Have the member ADDRESS start its engine again. Only the pool's manager can.
 
     \b
     Example:
-      intellect-node pool restart-engine --config run.toml --wallet key.json --join /ip4/10.0.0.5/tcp/4002/p2p/Qm… 0x5…7
+      intellect-node pool restart-engine 0x52…E7 --config run.toml --wallet key.json --join /ip4/10.0.0.5/tcp/4002/p2p/Q…
     """
-    config = config_of(config_path, overrides, rpc)
-    account = account_of(wallet_path, password_file, password_fd)
     from node.give_order import restart_engine
 
-    restart_engine(config, account, node=node_address, join=join)
-    click.echo(f"{node_address} starts its engine again")
+    restart_engine(chain.config(), wallet.account(), node=node, join=join)
+    done(f"{node} starts its engine again", as_json=as_json, node=node)

@@ -18,6 +18,7 @@ from ledger.errors import LedgerError
 from node.config import RunConfig
 from node.errors import UserError
 from node.intent import Wish, read_wish, write_wish
+from node.show import moment, tokens
 from node.start import open_ledger
 from node.state import FILE as STATE_FILE
 from node.state import NodeState
@@ -75,6 +76,24 @@ def drain(
             raise UserError(f"a node was started in {data_dir} meanwhile", fix="run drain again")
         tell(_leave(data_dir, *open_account()))
         write_wish(data_dir, Wish.WORK)
+
+
+def unbond_all(config: RunConfig, account: LocalAccount) -> str:
+    """Start taking out everything that is at work for the wallet's own node; what to tell. Raises UserError."""
+    ledger, _ = open_ledger(config, account, None)
+    try:
+        node = ledger.node(account.address)
+        if not node.stake_wei:
+            return f"{account.address} has nothing at stake"
+        ledger.unbond(account.address, node.stake_wei)
+        matures = ledger.node(account.address).matures_unix_s
+    except LedgerError as error:
+        raise UserError(
+            f"the stake stays where it is: {error}", fix="use its staker's wallet: intellect-node stake withdraw"
+        ) from error
+    finally:
+        ledger.close()
+    return f"{tokens(node.stake_wei)} tokens can be withdrawn from {moment(matures)} on"
 
 
 def _check(data_dir: Path) -> None:

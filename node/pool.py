@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 import trio
 from eth_account.signers.local import LocalAccount
@@ -17,44 +18,51 @@ from node.errors import UserError
 from node.membership import send_invite
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
+from node.show import plain, tokens
 from node.start import deployment_of, domain_of, open_ledger, with_ledger
 from node.streams import StreamError, open_peer
 
-TOKEN_WEI = 10**18
 
-
-def show(config: RunConfig) -> str:
-    """The pool, its members and their stakes, as text. Raises UserError."""
+def show(config: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
+    """The pool as values, and in words, name by name. Raises UserError."""
     ledger, pool = open_ledger(config, None, None)
     newest, members = ledger.latest_checkpoint(pool.pool_id), ledger.members(pool.pool_id)
+    funds_wei, name = ledger.funds_of(pool.pool_id), ledger.domain(pool.domain_id).name
     terms, left_s = pool.terms, pool.lease_expires_unix_s - ledger.chain_time_s()
-    stake, slash = terms.min_stake_wei / TOKEN_WEI, terms.slash_wei / TOKEN_WEI
-    lapsed = f"{left_s} s of its lease left" if left_s >= 0 else "its lease has lapsed"
-    lines = [
-        f"pool {pool.pool_id} in domain {pool.domain_id}, {pool.state.name.lower()}"
-        + (", takes no new members" if pool.joins_paused else ""),
-        f"  owner     {pool.owner}",
-        f"  manager   {pool.manager}, epoch {pool.epoch}, {lapsed}",
-        f"  stake     {stake:g} tokens to join, of which a rejection burns {slash:g}",
-        f"  credit    {terms.unit_price_wei / TOKEN_WEI:g} tokens a verified token; "
-        f"{ledger.funds_of(pool.pool_id) / TOKEN_WEI:g} tokens are there for it",
-        f"  verdicts  by {terms.quorum} of first {terms.panel} validators, wider every {terms.round_s} s, "
+    version = None if newest is None else newest.version
+    lease = f"{left_s} s of its lease left" if left_s >= 0 else "its lease has lapsed"
+    joins = ", takes no new members" if pool.joins_paused else ""
+    values = plain(pool) | {
+        "domain": name, "funds_wei": funds_wei, "policy_version": version, "member_count": len(members),
+    }  # fmt: skip
+    return values, {
+        "pool": f"{pool.pool_id} in domain {pool.domain_id} ({name}), {pool.state.name.lower()}{joins}",
+        "owner": pool.owner + (f", offered to {pool.pending_owner}" if int(pool.pending_owner, 16) else ""),
+        "manager": f"{pool.manager}, epoch {pool.epoch}, {lease}",
+        "stake": f"{tokens(terms.min_stake_wei)} tokens to join; a rejection burns {tokens(terms.slash_wei)}",
+        "credit": f"{tokens(terms.unit_price_wei)} tokens a verified token; {tokens(funds_wei)} are there for it",
+        "verdicts": f"by {terms.quorum} of first {terms.panel} validators, wider every {terms.round_s} s, "
         f"within {terms.verdict_s} s",
-        f"  appeals   within {terms.challenge_s} s of a rejection",
-        f"  asks for  {terms.requirements_uri or 'no particular machine'}",
-        f"  policy    {'none yet' if newest is None else newest.version}",
-        f"  members   {len(members)}, at most {terms.member_limit}",
-    ]
-    for member in sorted(members, key=lambda m: (m.role, m.address)):
-        held = ledger.stake_of(member.address) / TOKEN_WEI
-        lines.append(f"    {member.role.name.lower():9} {member.address}  {held:g} tokens")
-    return "\n".join(lines)
+        "appeals": f"within {terms.challenge_s} s of a rejection",
+        "asks for": terms.requirements_uri or "no particular machine",
+        "policy": "none yet" if version is None else str(version),
+        "members": f"{len(members)}, at most {terms.member_limit}",
+    }
 
 
 def create(
-    config: RunConfig, account: LocalAccount, *, name: str, manager: str | None, terms: Terms, start: bool
+    config: RunConfig,
+    account: LocalAccount,
+    *,
+    name: str,
+    domain_id: int | None,
+    manager: str | None,
+    terms: Terms,
+    start: bool,
 ) -> RunConfig:
-    """Make a domain and a pool; deploys the contracts first where the config names none. The account pays and owns.
+    """Make a pool, and a domain called `name` unless one is given. The account pays and owns.
+
+    Deploys the contracts first where the config names none.
 
     Args:
         terms: what members agree to; nobody can change them later.
@@ -67,7 +75,7 @@ def create(
     try:
         deployment = deployment_of(config) if int(config.ledger.root, 16) else deploy(rpc, account)
         ledger = Ledger(rpc, deployment, account)
-        pool_id = ledger.create_pool(ledger.create_domain(name), manager or account.address, terms)
+        pool_id = ledger.create_pool(domain_id or ledger.create_domain(name), manager or account.address, terms)
         if start:
             ledger.start_pool(pool_id)
         ledger.close()

@@ -57,6 +57,15 @@ def test_every_help_teaches_with_an_example(words: tuple[str, ...], capsys: pyte
     assert f"intellect-node {' '.join(words)}".strip() in out
 
 
+# What these print is for programs already, or never ends.
+WITHOUT_JSON = {("config",), ("run", "local"), ("chain", "start"), ("unit", "systemd"), ("unit", "container")}
+
+
+@pytest.mark.parametrize("words", sorted({*commands(cli.cli)} - WITHOUT_JSON), ids=" ".join)
+def test_every_other_command_can_answer_in_json(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--json" in run(capsys, *words, "--help")[1]
+
+
 def test_no_option_takes_a_password() -> None:
     names = {
         option for command in [cli.cli, *cli.wallet.commands.values()] for p in command.params for option in p.opts
@@ -209,8 +218,9 @@ def test_pool_commands(
     assert "is not overwritten" in run(capsys, "pool", "create", *wallet, "--out", out)[2]
     assert "more than --min-stake" in run(capsys, "pool", "create", *wallet, "--slash", "2")[2]
     assert "less than --quorum" in run(capsys, "pool", "create", *wallet, "--quorum", "3", "--panel", "2")[2]
-    fake(monkeypatch, "node.pool", "show", "pool 1")
-    assert run(capsys, "pool", "show") == (0, "pool 1\n", "")
+    fake(monkeypatch, "node.pool", "show", ({"pool_id": 1}, {"pool": "1", "owner": "me"}))
+    assert run(capsys, "pool", "show") == (0, "pool   1\nowner  me\n", "")
+    assert run(capsys, "pool", "show", "--json") == (0, '{\n  "pool_id": 1\n}\n', "")
 
 
 def test_a_user_error_from_inside_a_nursery_is_shown_without_traceback(
