@@ -49,7 +49,7 @@ def pool_restart_engine(
 
     \b
     Example:
-      intellect-node pool restart-engine 0x52…E7 --config run.toml --wallet key.json --join /ip4/10.0.0.5/tcp/4002/p2p/Q…
+      intellect-node pool restart-engine 0x52…E7 --config run.toml --wallet key.json --join /ip4/10.0.0.5/tcp/4002/p2p/…
     """
     from node.give_order import restart_engine
 
