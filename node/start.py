@@ -151,7 +151,7 @@ def _as_user_error(fault: BaseException, data_dir: Path) -> UserError | None:
         return fault
     if DiskFull.is_cause_of(fault):
         return DiskFull(f"the disk is full: {fault}", fix=f"free space for {data_dir}, then start again")
-    if isinstance(fault, (InsufficientFunds, NetworkStartFailed, WrongChain)):
+    if isinstance(fault, (DatabaseTooNew, InsufficientFunds, NetworkStartFailed, WrongChain)):
         return UserError(str(fault), fix="cure what it says, then start again")
     return None
 

@@ -115,6 +115,8 @@ class Court:
             appeal_id_of(docket_id), docket.pool_id, docket.node, Kind.APPEAL, call.now_s, call.block
         )  # fmt: skip
         wider.about, wider.panel = docket_id, 2 * docket.panel
+        # Who came since may not judge, and so makes no panel wider and no quorum higher.
+        wider.validators = min(wider.validators, docket.validators)
         wider.quorum = docket.quorum + (docket.quorum < wider.validators)
 
     def execute(self, call: Call, docket_id: bytes) -> None:

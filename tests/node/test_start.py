@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -117,6 +118,24 @@ def test_a_second_node_in_the_same_folder(home: Path) -> None:
     with (home / "data-relay" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert_told(start(home, "relay", "relay"), "another node runs in data-relay", "--data-dir")
+
+
+def test_a_data_folder_of_a_newer_program(home: Path) -> None:
+    (home / "data-relay").mkdir()
+    database = sqlite3.connect(home / "data-relay" / "ledger.sqlite")
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    assert_told(start(home, "relay", "relay"), "ledger.sqlite has version 99", "newer program")
+
+
+def test_a_pool_that_has_ended(home: Path, chain: Anvil, config: RunConfig) -> None:
+    owner = Ledger(chain.url, deployment_of(config), chain.account(0))
+    terms = owner.terms(config.ledger.pool_id)
+    pool_id = owner.create_pool(owner.create_domain("short"), owner.account.address, terms)
+    owner.end_pool(pool_id)
+    owner.close()
+    done = start(home, "worker", "worker-1", "--set", f"ledger.pool_id={pool_id}")
+    assert_told(done, f"pool {pool_id} has ended", "pool that goes on")
 
 
 def test_no_run_is_configured(home: Path) -> None:
