@@ -99,7 +99,7 @@ def sentence(event: on_ledger.Event) -> str:
             if not int(event.manager, 16):
                 return f"pool {event.pool_id} has no manager; its lease is free"
             if event.expires_unix_s == UNBEGUN_LEASE_UNIX_S:
-                return f"{event.manager} is to manage pool {event.pool_id} and has not started yet (epoch {event.epoch})"
+                return f"{event.manager} is to manage pool {event.pool_id}, once it starts (epoch {event.epoch})"
             until = moment(event.expires_unix_s)
             return f"{event.manager} manages pool {event.pool_id} until {until} (epoch {event.epoch})"
         case _:
