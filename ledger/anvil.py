@@ -22,11 +22,12 @@ from pathlib import Path
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from ledger.errors import AnvilFailed, ChainUnavailable
+from ledger.errors import AnvilFailed, ChainUnavailable, NotMined
 from ledger.rpc import Rpc
 
 MNEMONIC = "test test test test test test test test test test test junk"  # Anvil's default
 START_TIMEOUT_S = 30.0
+MINED_TIMEOUT_S = 30.0
 _STARTS = 3
 HISTORY = ("--prune-history", "500")  # keeping none, a call can miss the block that was the latest when it came in
 _PR_SET_PDEATHSIG = 1
@@ -53,12 +54,21 @@ class Anvil:
 
 
 def give_ether(rpc_url: str, to: str, amount_wei: int) -> None:
-    """From the first development account of an Anvil that runs at `rpc_url`. Raises `LedgerError` on another chain."""
+    """From the first development account of an Anvil that runs at `rpc_url`; returns once it is there.
+
+    Raises `LedgerError` on another chain, or where it is not mined in time.
+    """
     rpc = Rpc(rpc_url)
     if "anvil" not in str(rpc.call("web3_clientVersion")).lower():
         raise AnvilFailed("this chain is no local Anvil: send ether with your own wallet")
     request = {"from": dev_account(0).address, "to": to, "value": hex(amount_wei)}
-    rpc.call("eth_sendTransaction", request)
+    sent, deadline = str(rpc.call("eth_sendTransaction", request)), time.monotonic() + MINED_TIMEOUT_S
+    while (receipt := rpc.call("eth_getTransactionReceipt", sent)) is None:
+        if time.monotonic() > deadline:
+            raise NotMined(sent, MINED_TIMEOUT_S)
+        time.sleep(0.02)
+    if int(receipt["status"], 16) == 0:
+        raise AnvilFailed(f"{to} does not take ether")
 
 
 @cache

@@ -5,6 +5,8 @@ Decides nothing: `ComputePools` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ledger.account import Account
 from ledger.invites import free_nonce, invite_tuple
 from ledger.pools import PoolReader, PoolWriter
@@ -29,6 +31,13 @@ class MemberReader(PoolReader):
 
     def member_count(self, pool_id: int, role: Role) -> int:
         return self._read("ComputePools", "memberCount", pool_id, int(role))
+
+    def kept_out_by(self, pool_ids: Sequence[int], domain_id: int, accounts: Sequence[str]) -> tuple[int, ...]:
+        """Which of these pools of a domain bars one of the accounts; 0 stands for the domain itself."""
+        places = [(0, "isBlacklistedInDomain", domain_id), *((pool_id, "barOf", pool_id) for pool_id in pool_ids)]
+        asked = [(place, ("ComputePools", *read, account)) for place, *read in places for account in accounts]
+        barred = self._read_many(*(read for _, read in asked))
+        return tuple(dict.fromkeys(place for (place, _), bar in zip(asked, barred, strict=True) if bar))
 
     def new_invite(self, pool_id: int, node: str, role: Role, lifetime_s: int) -> Invite:
         """The invite that would let `node` join now; to be signed by the manager with `sign_invite`.

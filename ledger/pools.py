@@ -5,8 +5,9 @@ Decides nothing: `ComputePools` does. A pool's terms never change, so each is as
 
 from __future__ import annotations
 
+from ledger.abi import topic_of
 from ledger.account import Account
-from ledger.chain import Chain
+from ledger.chain import MAX_BLOCKS_PER_READ, Chain
 from ledger.events import DomainCreated, PoolCreated
 from ledger.logs import terms_of, terms_tuple
 from ledger.types import Domain, Pool, PoolState, Terms, reason_bytes
@@ -44,6 +45,17 @@ class PoolReader(Chain):
             lease_expires_unix_s=expires,
             terms=self.terms(pool_id),
         )
+
+    def pools_made(self, domain_id: int, *, since_block: int) -> tuple[int, ...]:
+        """The domain's pools that were made in this block or later, oldest first; only its owner can make one."""
+        topics = (topic_of("ComputePools", "PoolCreated"), None, f"0x{domain_id:064x}")
+        found: list[int] = []
+        start, head = max(since_block, self.deployment.block), self.block_number
+        while start <= head:
+            end = min(head, start + MAX_BLOCKS_PER_READ - 1)
+            found += [event.pool_id for event in self._events(start, end, "ComputePools", *topics)]
+            start = end + 1
+        return tuple(found)
 
     def may_manage(self, pool_id: int, account: str) -> bool:
         """Whether this key may take the pool's lease."""

@@ -96,6 +96,10 @@ class Terms:
     requirements_uri: str = ""
 
 
+UNBEGUN_LEASE_UNIX_S = 2**64 - 1
+"""When a pool's first lease lapses as long as its manager has not taken it once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A compute pool; `manager` is the key whose word counts now, in epoch `epoch`."""
@@ -110,7 +114,7 @@ class Pool:
     manager: str
     epoch: int
     lease_expires_unix_s: int
-    """Inclusive; after it another of the pool's managers may take over."""
+    """Inclusive; after it another of the pool's managers may take over. UNBEGUN_LEASE_UNIX_S before the first start."""
     terms: Terms
 
 

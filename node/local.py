@@ -26,7 +26,8 @@ from node.config import RunConfig, load_config
 from node.errors import UserError
 from node.local_run import LocalRun, Participant
 from node.model import base_model
-from node.start import with_ledger
+from node.start import deployment_of, with_ledger
+from node.terms import terms_told
 from node.wallet import create_wallet
 
 CONTRACTS = Path(__file__).resolve().parent.parent / "contracts"
@@ -105,6 +106,7 @@ def main(
         with anvil(anvil_binary(CONTRACTS)) as chain:
             config = _found(chain.url, chain.account(0), config, participants, seed)
             _write_files(folder, config, participants)
+            _tell_terms(console, config)
             run = LocalRun(config, participants, folder, console, minutes)
             trio.run(run.go)
     except AnvilFailed as error:
@@ -137,6 +139,14 @@ def _found(
     worker = config.worker.model_copy(update={"max_unjudged": 0})
     roles = {"trainer": trainer, "worker": worker}
     return with_ledger(config, deployment, rpc=rpc, pool_id=pool_id).model_copy(update=roles)
+
+
+def _tell_terms(console: Console, config: RunConfig) -> None:
+    ledger = Ledger(config.ledger.rpc, deployment_of(config))
+    pool_id = config.ledger.pool_id
+    told = terms_told(ledger.pool(pool_id), chain_unix_s=ledger.chain_time_s(), funds_wei=ledger.funds_of(pool_id))
+    for name, text in told.items():
+        console.print(f"pool {pool_id}, {name}: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _write_files(folder: Path, config: RunConfig, participants: tuple[Participant, ...]) -> None:

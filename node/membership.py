@@ -2,13 +2,15 @@
 
 A node joins nothing but the pool it was started for, in the role it was started in; whether an invite is genuine,
 unused and in time is the contract's to say. The manager's side invites only whom the ledger shows staked, validators
-only if their owner listed them, and never a node that is blacklisted. One that was only ejected may come back.
+only if their owner listed them, and never a node that, or whose staker, is blacklisted anywhere in the pool's domain.
+One that was only ejected may come back.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import trio
@@ -169,6 +171,9 @@ class ManagedPool:
         """`key` opens sealed contacts; `validators` are the only ones that are taken as such."""
         self._ledger, self._peer, self._account, self._key = ledger, peer, account, key
         self._pool_id, self._validators = pool_id, validators
+        self._domain_pools: set[int] = set()
+        self._looked_to_block = 0
+        self._kept_out: dict[str, tuple[int, ...]] = {}
         self._epochs: dict[str, int] = {}
         """Of each member when it was last seen active: it has grown where the node did not leave but was ejected."""
 
@@ -191,7 +196,15 @@ class ManagedPool:
             return False
         pool = await on_chain(self._ledger.pool, self._pool_id)
         staked = await on_chain(self._ledger.node, node.address)
-        return staked.stake_wei - staked.locked_wei >= pool.terms.min_stake_wei
+        if staked.stake_wei - staked.locked_wei < pool.terms.min_stake_wei:
+            return False
+        kept_out = await self._kept_out_by(pool.domain_id, node.address, staked.staker)
+        if kept_out and kept_out != self._kept_out.get(node.address):
+            where = ", ".join(f"pool {pool_id}" if pool_id else "the domain itself" for pool_id in kept_out)
+            log.warning("%s is not invited by itself: it or its staker is barred in %s of domain %d; a person may "
+                        "invite it", node.address, where, pool.domain_id)  # fmt: skip
+        self._kept_out[node.address] = kept_out
+        return not kept_out
 
     async def invite(self, node: NodeRecord) -> None:
         """See overseer.Pool."""
@@ -199,6 +212,14 @@ class ManagedPool:
         await send_invite(
             self._ledger, self._peer, self._account, node, pool_id=self._pool_id, role=role, key=self._key
         )
+
+    async def _kept_out_by(self, domain_id: int, *accounts: str) -> tuple[int, ...]:
+        """Where in this pool's domain one of them is barred: changing the pool is no way around it."""
+        head = await on_chain(lambda: self._ledger.block_number)
+        made = partial(self._ledger.pools_made, domain_id, since_block=self._looked_to_block)
+        self._domain_pools.update(await on_chain(made))
+        self._looked_to_block = head + 1
+        return await on_chain(self._ledger.kept_out_by, sorted(self._domain_pools), domain_id, accounts)
 
     def _told(self, member: Member) -> Standing:
         if member.active:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 from ledger import events as on_ledger
-from ledger.types import Bar, CaseState, Kind, Outcome
+from ledger.types import UNBEGUN_LEASE_UNIX_S, Bar, CaseState, Kind, Outcome
 from node.show import moment, tokens
 from verify.rejection import SENTENCES
 
@@ -98,6 +98,8 @@ def sentence(event: on_ledger.Event) -> str:
         case on_ledger.LeaseTaken():
             if not int(event.manager, 16):
                 return f"pool {event.pool_id} has no manager; its lease is free"
+            if event.expires_unix_s == UNBEGUN_LEASE_UNIX_S:
+                return f"{event.manager} is to manage pool {event.pool_id}, once it starts (epoch {event.epoch})"
             until = moment(event.expires_unix_s)
             return f"{event.manager} manages pool {event.pool_id} until {until} (epoch {event.epoch})"
         case on_ledger.PoolStateChanged():

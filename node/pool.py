@@ -18,9 +18,10 @@ from node.errors import UserError
 from node.membership import send_invite
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
-from node.show import plain, tokens
+from node.show import plain
 from node.start import deployment_of, domain_of, open_ledger, with_ledger
 from node.streams import StreamError, open_peer
+from node.terms import terms_told
 
 
 def show(config: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
@@ -28,25 +29,16 @@ def show(config: RunConfig) -> tuple[dict[str, Any], dict[str, str]]:
     ledger, pool = open_ledger(config, None, None)
     newest, members = ledger.latest_checkpoint(pool.pool_id), ledger.members(pool.pool_id)
     funds_wei, name = ledger.funds_of(pool.pool_id), ledger.domain(pool.domain_id).name
-    terms, left_s = pool.terms, pool.lease_expires_unix_s - ledger.chain_time_s()
     version = None if newest is None else newest.version
-    lease = f"{left_s} s of its lease left" if left_s >= 0 else "its lease has lapsed"
     joins = ", takes no new members" if pool.joins_paused else ""
     values = plain(pool) | {
         "domain": name, "funds_wei": funds_wei, "policy_version": version, "member_count": len(members),
     }  # fmt: skip
     return values, {
         "pool": f"{pool.pool_id} in domain {pool.domain_id} ({name}), {pool.state.name.lower()}{joins}",
-        "owner": pool.owner + (f", offered to {pool.pending_owner}" if int(pool.pending_owner, 16) else ""),
-        "manager": f"{pool.manager}, epoch {pool.epoch}, {lease}",
-        "stake": f"{tokens(terms.min_stake_wei)} tokens to join; a rejection burns {tokens(terms.slash_wei)}",
-        "credit": f"{tokens(terms.unit_price_wei)} tokens a verified token; {tokens(funds_wei)} are there for it",
-        "verdicts": f"by {terms.quorum} of first {terms.panel} validators, wider every {terms.round_s} s, "
-        f"within {terms.verdict_s} s",
-        "appeals": f"within {terms.challenge_s} s of a rejection",
-        "asks for": terms.requirements_uri or "no particular machine",
+        **terms_told(pool, chain_unix_s=ledger.chain_time_s(), funds_wei=funds_wei),
         "policy": "none yet" if version is None else str(version),
-        "members": f"{len(members)}, at most {terms.member_limit}",
+        "members": f"{len(members)}, at most {pool.terms.member_limit}",
     }
 
 

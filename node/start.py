@@ -48,6 +48,7 @@ from node.ports import Ports, remember_ports, remembered_ports
 from node.preflight import check_at_start
 from node.state import NodeState
 from node.streams import Peer, open_peer
+from node.terms import own_stake_told, terms_told, weaknesses
 
 log = logging.getLogger(__name__)
 MIN_GAS_WEI = 10**15
@@ -116,6 +117,12 @@ def run_role(
         ) from error
     check_at_start(role, config, data_dir=data_dir, port=port)
     ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
+    for name, text in terms_told(
+        pool, chain_unix_s=ledger.chain_time_s(), funds_wei=ledger.funds_of(pool.pool_id)
+    ).items():
+        log.info("pool %d, %s: %s", pool.pool_id, name, text)
+    for text in weaknesses(pool):
+        log.warning("pool %d: %s", pool.pool_id, text)
     ledger.settle()  # what an earlier process sent and did not see mined
     if ledger.eth_balance(account.address) < MIN_GAS_WEI:
         raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
@@ -237,8 +244,9 @@ async def _run(
 ) -> None:
     metrics, domain = MetricsLog(data_dir / "metrics.jsonl"), domain_of(ledger, pool.pool_id)
     base = await trio.to_thread.run_sync(base_model, config.model.path) if role == "trainer" else None
-    if role != "trainer":
+    if role != "trainer":  # who manages stakes nothing
         await membership.ensure_stake(ledger, account, pool.terms.min_stake_wei)
+        log.info("at stake for this node: %s", own_stake_told(await on_chain(ledger.node, account.address)))
     with closing(NodeState(data_dir, domain.run_id)) as state:
         async with (
             _connected(role, config, ledger, pool, account, join, data_dir, port, state) as (peer, network),

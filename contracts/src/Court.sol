@@ -38,7 +38,8 @@ contract Court is ICourt, Multicall {
         IRunLedger.Batch memory batch;
         (docketId, batch) = runs.requireSubmitted(file);
         if (_dockets[docketId].kind != Kind.NONE) return docketId;
-        _open(docketId, file.poolId, file.node, Kind.SUBMISSION, batch.time, batch.blockNumber);
+        Docket storage docket = _open(docketId, file.poolId, file.node, Kind.SUBMISSION, batch.time, batch.blockNumber);
+        _countAtMost(docket, batch.validators);
         emit DocketOpened(file.poolId, docketId, file.node, Kind.SUBMISSION, 0, 0);
     }
 
@@ -102,8 +103,7 @@ contract Court is ICourt, Multicall {
         (uint64 nowS, uint64 blockNumber) = (uint64(block.timestamp), uint64(block.number));
         Docket storage wider = _open(appealId, docket.poolId, docket.node, Kind.APPEAL, nowS, blockNumber);
         wider.about = docketId;
-        // Who came since may not judge, and so makes no panel wider and no quorum higher.
-        if (wider.validators > docket.validators) wider.validators = docket.validators;
+        _countAtMost(wider, docket.validators);
         wider.panel = 2 * docket.panel;
         wider.quorum = docket.quorum < wider.validators ? docket.quorum + 1 : docket.quorum;
         emit DocketOpened(docket.poolId, appealId, docket.node, Kind.APPEAL, 0, 0);
@@ -145,6 +145,11 @@ contract Court is ICourt, Multicall {
         (docket.poolId, docket.node, docket.kind, docket.openedAt) = (poolId, node, kind, openedAt);
         (docket.quorum, docket.panel, docket.seedBlock) = (terms.quorum, terms.panel, seedBlock);
         docket.validators = uint32(pools.memberCount(poolId, IComputePools.Role.VALIDATOR));
+    }
+
+    /// Who came after the work may not judge it, and so makes no panel thinner and no quorum higher.
+    function _countAtMost(Docket storage docket, uint32 validators) private {
+        if (docket.validators > validators) docket.validators = validators;
     }
 
     function _decide(bytes32 docketId, Docket storage docket, Verdict calldata verdict) private {

@@ -11,6 +11,7 @@ abstract contract Pools is Domains, IPools {
     using TwoStep for TwoStep.Owner;
 
     uint256 public constant MAX_URI_BYTES = 256;
+    uint64 private constant UNBEGUN = type(uint64).max;
 
     INodeRegistry public immutable registry;
     /// Tells two deployments apart even where chain id and addresses repeat.
@@ -46,7 +47,8 @@ abstract contract Pools is Domains, IPools {
         pool.domainId = domainId;
         emit PoolCreated(poolId, domainId, msg.sender, terms);
         _setManager(poolId, manager, true);
-        _take(poolId, pool, manager);
+        // Its clock starts when the manager first takes it: a short lease must not lapse before anybody has started.
+        _grant(poolId, pool, manager, UNBEGUN);
     }
 
     function offerPool(uint256 poolId, address to) external {
@@ -100,7 +102,7 @@ abstract contract Pools is Domains, IPools {
         if (msg.sender != pool.manager && block.timestamp <= pool.leaseExpires) {
             revert LeaseHeld(pool.manager, pool.leaseExpires);
         }
-        _take(poolId, pool, msg.sender);
+        _grant(poolId, pool, msg.sender, uint64(block.timestamp) + _terms[poolId].leaseS);
     }
 
     function getPool(uint256 poolId) external view returns (Pool memory) {
@@ -130,12 +132,12 @@ abstract contract Pools is Domains, IPools {
         emit ManagerSet(poolId, manager, allowed);
     }
 
-    function _take(uint256 poolId, Pool storage pool, address manager) private {
+    function _grant(uint256 poolId, Pool storage pool, address manager, uint64 expires) private {
         if (manager != pool.manager) {
             pool.manager = manager;
             ++pool.epoch;
         }
-        pool.leaseExpires = uint64(block.timestamp) + _terms[poolId].leaseS;
-        emit LeaseTaken(poolId, manager, pool.epoch, pool.leaseExpires);
+        pool.leaseExpires = expires;
+        emit LeaseTaken(poolId, manager, pool.epoch, expires);
     }
 }

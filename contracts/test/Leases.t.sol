@@ -12,11 +12,49 @@ contract LeasesTest is Fixture {
         super.setUp();
         vm.prank(owner);
         pools.setManager(poolId, standby, true);
+        _take(manager);
     }
 
     function _take(address by) private {
         vm.prank(by);
         pools.takeLease(poolId);
+    }
+
+    /// A new pool with this manager, in which the standby may manage as well.
+    function _newPool() private {
+        vm.startPrank(owner);
+        vm.expectEmit(address(pools));
+        emit IPools.LeaseTaken(poolId + 1, manager, 1, type(uint64).max);
+        poolId = pools.createPool(domainId, manager, _terms());
+        pools.setManager(poolId, standby, true);
+        pools.startPool(poolId);
+        vm.stopPrank();
+    }
+
+    function testFuzz_aFirstLeaseDoesNotLapseBeforeItsHolderHasStarted(uint32 afterS) public {
+        _newPool();
+        vm.warp(_now() + afterS);
+        _refused(IPools.LeaseHeld.selector, abi.encode(manager, type(uint64).max));
+        _take(standby);
+        _take(manager);
+        uint256 expires = pools.getPool(poolId).leaseExpires;
+        vm.assertEq(expires, _now() + LEASE_S);
+        vm.assertEq(pools.getPool(poolId).epoch, 1);
+        vm.warp(expires);
+        _refused(IPools.LeaseHeld.selector, abi.encode(manager, expires));
+        _take(standby);
+        vm.warp(expires + 1);
+        _take(standby);
+        vm.assertEq(pools.getPool(poolId).epoch, 2);
+    }
+
+    function test_theOwnerGivesAFirstLeaseThatNobodyTookToAnother() public {
+        _newPool();
+        vm.prank(owner);
+        pools.setManager(poolId, manager, false);
+        _take(standby);
+        vm.assertEq(pools.getPool(poolId).manager, standby);
+        vm.assertEq(pools.getPool(poolId).leaseExpires, _now() + LEASE_S);
     }
 
     function test_theHolderRenews() public {

@@ -85,6 +85,20 @@ contract MembersTest is Fixture {
         vm.assertEq(pools.listMembers(poolId, 2, 1).length, 0);
     }
 
+    function test_attack_aSpareInviteAfterBlacklistingAndMercy() public {
+        IComputePools.Invite memory spare = _invite(worker, WORKER);
+        bytes memory signature = _sign(spare);
+        _bar(worker);
+        _refused(IComputePools.InviteVoid.selector, abi.encode(spare.nonce, 1));
+        vm.prank(worker);
+        pools.join(spare, signature);
+        vm.prank(manager);
+        pools.unblacklist(poolId, worker);
+        _refused(IComputePools.InviteVoid.selector, abi.encode(spare.nonce, 1));
+        vm.prank(worker);
+        pools.join(spare, signature);
+    }
+
     function test_attack_blacklistedNodeOrStakerReturns() public {
         _join(worker, WORKER);
         vm.expectEmit(address(pools));

@@ -2,6 +2,7 @@
 pragma solidity 0.8.30;
 
 import {ICourt} from "../src/interfaces/ICourt.sol";
+import {IRunLedger} from "../src/interfaces/IRunLedger.sol";
 import {Fixture} from "./Fixture.sol";
 import {vm} from "./Vm.sol";
 
@@ -44,6 +45,25 @@ contract PanelsTest is Fixture {
         // 2,400 draws with chance 3/24: 300 expected, standard deviation 16
         vm.assertGe(drawn, 220);
         vm.assertLe(drawn, 380);
+    }
+
+    function test_attack_thoseLetInAfterTheWorkDoNotThinItsPanel() public {
+        IRunLedger.File memory file = _submit();
+        vm.assertEq(runs.getBatch(runs.submissionIdOf(poolId, 0, 0, worker)).validators, MANY);
+        _skip(1);
+        while (judges.length < 3 * MANY) _newJudge();
+        bytes32 id = court.open(file);
+        vm.assertEq(court.getDocket(id).validators, MANY);
+    }
+
+    function test_thoseWhoLeftSinceTheWorkDoNotCountEither() public {
+        IRunLedger.File memory file = _submit();
+        _skip(1);
+        for (uint256 i; i < MANY / 2; ++i) {
+            vm.prank(judges[i]);
+            pools.leave(poolId);
+        }
+        vm.assertEq(court.getDocket(court.open(file)).validators, MANY / 2);
     }
 
     function test_notDrawnIsRefused() public {

@@ -74,6 +74,7 @@ contract RunsTest is Fixture {
         vm.assertEq(_submit(3, 0, _hashes(1)), id);
         IRunLedger.Batch memory batch = runs.getBatch(id);
         vm.assertEq(batch.count, 1);
+        vm.assertEq(batch.validators, judges.length);
         vm.assertEq(batch.time, _now());
         vm.assertEq(batch.blockNumber, vm.getBlockNumber());
         vm.assertEq(batch.root, MerkleTree.leaf(id, _hashes(1)[0]));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.30;
 
+import {IComputePools} from "../src/interfaces/IComputePools.sol";
 import {ICourt} from "../src/interfaces/ICourt.sol";
 import {IPools} from "../src/interfaces/IPools.sol";
 import {ITreasury} from "../src/interfaces/ITreasury.sol";
@@ -49,6 +50,27 @@ contract TreasuryTest is Fixture {
         vm.assertEq(token.balanceOf(staker), EARNED);
         _refused(ITreasury.ZeroAmount.selector, "");
         treasury.claim(worker);
+    }
+
+    function test_twoWorkersOfOneStakerAreCreditedEachForItsOwn() public {
+        _fund(5 ether);
+        address staker = _stakerOfKey(WORKER_KEY);
+        address sister = _newNodeOf(0x3003, staker, MIN_STAKE);
+        _join(sister, IComputePools.Role.WORKER);
+        _skip(1);
+        bytes32 id = _opened();
+        bytes32 sistersId = court.open(_submitAs(sister));
+        _skip(1);
+        _judge(id, ICourt.Outcome.ACCEPTED);
+        vm.assertEq(treasury.creditOf(worker), EARNED);
+        vm.assertEq(treasury.creditOf(sister), 0);
+        _judge(sistersId, ICourt.Outcome.ACCEPTED);
+        vm.assertEq(treasury.unitsOf(poolId, worker), 1000);
+        vm.assertEq(treasury.unitsOf(poolId, sister), 1000);
+        vm.assertEq(treasury.claim(sister), EARNED);
+        vm.assertEq(treasury.creditOf(worker), EARNED);
+        vm.assertEq(treasury.claim(worker), EARNED);
+        vm.assertEq(token.balanceOf(staker), 2 * EARNED);
     }
 
     function test_anEmptyPurseStillCountsTheUnits() public {

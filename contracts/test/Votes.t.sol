@@ -167,6 +167,38 @@ contract VotesTest is Fixture {
         vm.assertEq(registry.getNode(worker).locked, 0);
     }
 
+    function test_attack_unjudgedWorkIsNeverPaid() public {
+        bytes32 id = _opened();
+        ICourt.Verdict memory verdict = _verdict(ACCEPTED);
+        for (uint256 i; i < 3; ++i) {
+            _commit(id, judges[i], verdict);
+        }
+        _reveal(id, judges[0], verdict);
+        vm.warp(court.getDocket(id).openedAt + VERDICT_S + 1);
+        _reveal(id, judges[1], verdict);
+        vm.assertEq(treasury.unitsOf(poolId, worker), 0);
+        bytes32 neverOpened = court.open(_submit());
+        vm.warp(court.getDocket(neverOpened).openedAt + VERDICT_S + 1);
+        _refused(ICourt.VerdictsClosed.selector, abi.encode(_now() - 1));
+        _commit(neverOpened, judges[2], verdict);
+        vm.assertEq(treasury.unitsOf(poolId, worker), 0);
+    }
+
+    function test_attack_anothersVerdictOnAnotherDocket() public {
+        bytes32 id = _opened();
+        bytes32 next = _opened();
+        ICourt.Verdict memory verdict = _verdict(ACCEPTED);
+        // What was committed for one docket opens no other.
+        bytes32 commitment = court.commitmentOf(id, judges[0], verdict, VOTE_SALT);
+        vm.prank(judges[0]);
+        court.commit(next, commitment);
+        _commit(next, judges[1], verdict);
+        _refused(ICourt.WrongReveal.selector, abi.encode(judges[0]));
+        _reveal(next, judges[0], verdict);
+        _refused(ICourt.NoCommitment.selector, abi.encode(judges[0]));
+        _reveal(id, judges[0], verdict);
+    }
+
     function test_oneValidatorThatDecidesAloneNeedNotCommit() public {
         _singlePool();
         bytes32 id = _opened();

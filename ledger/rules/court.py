@@ -60,7 +60,9 @@ class Court:
         recorded = self._runs.require_submitted(submission_id, file_hash)
         if submission_id not in self.dockets:
             opened = (recorded.time_s, recorded.block)
-            self._open(submission_id, recorded.pool_id, recorded.node, Kind.SUBMISSION, *opened)
+            docket = self._open(submission_id, recorded.pool_id, recorded.node, Kind.SUBMISSION, *opened)
+            # Who came after the work may not judge it, and so makes no panel thinner and no quorum higher.
+            docket.validators = min(docket.validators, recorded.validators)
 
     def accuse(self, call: Call, pool_id: int, node: str, reason: str, evidence_hash: bytes) -> None:
         pool = self._pools.pool(pool_id)
@@ -115,7 +117,6 @@ class Court:
             appeal_id_of(docket_id), docket.pool_id, docket.node, Kind.APPEAL, call.now_s, call.block
         )  # fmt: skip
         wider.about, wider.panel = docket_id, 2 * docket.panel
-        # Who came since may not judge, and so makes no panel wider and no quorum higher.
         wider.validators = min(wider.validators, docket.validators)
         wider.quorum = docket.quorum + (docket.quorum < wider.validators)
 

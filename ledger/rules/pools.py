@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ledger.rules.call import NOBODY, Call, refuse_if
 from ledger.rules.stake import Stakes
-from ledger.types import PoolState, Terms
+from ledger.types import UNBEGUN_LEASE_UNIX_S, PoolState, Terms
 
 MAX_URI_BYTES = 256
 MAX_QUORUM = 254
@@ -85,7 +85,7 @@ class Pools:
         refuse_if(terms.verdict_s >= self._stakes.unbonding_s, "WindowAboveUnbonding")
         pool = self.pools[len(self.pools) + 1] = PoolHeld(owner=call.sender, domain_id=domain_id, terms=terms)
         pool.managers.add(manager)
-        self._take(call, pool, manager)
+        self._grant(pool, manager, UNBEGUN_LEASE_UNIX_S)
 
     def offer_pool(self, call: Call, pool_id: int, to: str) -> None:
         self.pool(pool_id).offer(call, to)
@@ -125,7 +125,7 @@ class Pools:
         pool = self.pool(pool_id)
         refuse_if(call.sender not in pool.managers, "NotManager")
         refuse_if(call.sender != pool.manager and call.now_s <= pool.lease_expires, "LeaseHeld")
-        self._take(call, pool, call.sender)
+        self._grant(pool, call.sender, call.now_s + pool.terms.lease_s)
 
     def require_manager(self, call: Call, pool_id: int) -> None:
         refuse_if(call.sender != self.pool(pool_id).manager, "NotManager")
@@ -138,8 +138,9 @@ class Pools:
         refuse_if(pool_id not in self.pools, "UnknownPool")
         return self.pools[pool_id]
 
-    def _take(self, call: Call, pool: PoolHeld, manager: str) -> None:
+    @staticmethod
+    def _grant(pool: PoolHeld, manager: str, expires: int) -> None:
         if manager != pool.manager:
             pool.manager = manager
             pool.epoch += 1
-        pool.lease_expires = call.now_s + pool.terms.lease_s
+        pool.lease_expires = expires

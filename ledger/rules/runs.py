@@ -24,6 +24,7 @@ class Recorded:
     file_hash: bytes
     block: int
     time_s: int
+    validators: int
 
 
 class Runs:
@@ -52,8 +53,9 @@ class Runs:
         for number, file_hash in enumerate(file_hashes):
             submission_id = submission_id_of(pool_id, step, first_counter + number, call.sender)
             self.submissions[submission_id] = Recorded(
-                pool_id=pool_id, node=call.sender, file_hash=file_hash, block=call.block, time_s=call.now_s
-            )
+                pool_id=pool_id, node=call.sender, file_hash=file_hash, block=call.block, time_s=call.now_s,
+                validators=self._members.count(pool_id, Role.VALIDATOR),
+            )  # fmt: skip
         self.next_counter[key] += len(file_hashes)
 
     def require_submitted(self, submission_id: bytes, file_hash: bytes) -> Recorded:

@@ -20,7 +20,7 @@ from ledger.errors import (
 )
 from ledger.invites import free_nonce
 from ledger.rpc import Rpc
-from ledger.types import Bar, Member, PoolState, Role
+from ledger.types import UNBEGUN_LEASE_UNIX_S, Bar, Member, PoolState, Role
 from tests.ledger.conftest import TERMS
 
 ETHER = 10**18
@@ -42,6 +42,9 @@ def test_a_pool_is_read_back_with_its_terms(world):
     assert pool.terms == world.owner.terms(world.pool_id) == TERMS
     assert (pool.owner, pool.manager, pool.epoch) == (*2 * [world.owner.account.address], 1)
     assert (pool.state, pool.joins_paused, pool.ended_unix_s) == (PoolState.ACTIVE, False, 0)
+    assert pool.lease_expires_unix_s == UNBEGUN_LEASE_UNIX_S
+    world.owner.take_lease(world.pool_id)
+    pool = world.owner.pool(world.pool_id)
     assert 0 < pool.lease_expires_unix_s - world.owner.chain_time_s() <= TERMS.lease_s
     with pytest.raises(Reverted, match="UnknownPool"):
         world.owner.pool(10**6)
@@ -185,6 +188,10 @@ def test_owner_and_manager_change(world):
     heir.accept_pool(world.pool_id)
     heir.set_manager(world.pool_id, heir.account.address, True)
     assert heir.may_manage(world.pool_id, heir.account.address)
+    world.wait(TERMS.lease_s + 1)
+    with pytest.raises(Reverted, match="LeaseHeld"):  # the first manager has not started yet
+        heir.take_lease(world.pool_id)
+    world.owner.take_lease(world.pool_id)
     with pytest.raises(Reverted, match="LeaseHeld"):
         heir.take_lease(world.pool_id)
     world.wait(TERMS.lease_s + 1)

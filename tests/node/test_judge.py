@@ -17,8 +17,9 @@ import trio
 
 from ledger import Deployment, Ledger, deploy
 from ledger.anvil import Anvil, anvil, anvil_binary
+from ledger.court import Answer
 from ledger.errors import Reverted
-from ledger.types import Bar, CaseState, File, Outcome, Role
+from ledger.types import Bar, CaseState, File, Kind, Outcome, Role, Verdict
 from node import clerk, local, validator
 from node.config import RunConfig
 from node.dockets import Dockets
@@ -213,6 +214,42 @@ async def test_a_file_that_ends_the_checks_is_given_up_and_slashes_nobody(world:
         await until(lambda: dockets.waiting(10**12) is None)
     assert len(broken.asked) == validator.TRIES
     assert judge.docket(submission_id) is None
+
+
+@pytest.mark.parametrize(("away_s", "outcome", "units"), [(930, Outcome.ACCEPTED, 70), (1001, Outcome.PENDING, 0)])
+async def test_after_a_long_outage_work_is_still_judged_and_what_is_too_old_is_never_paid(
+    world: World, tmp_path: Path, away_s: int, outcome: Outcome, units: int
+) -> None:
+    worker, judge, verifier = world.member(Role.WORKER), world.member(Role.VALIDATOR), FakeVerifier()
+    async with judging(world, judge, tmp_path / "v", FakeVerifier()) as dockets:
+        await until(lambda: judge.cursor(tmp_path / "v" / "ledger.sqlite", "validator").next_block > judge.block_number)
+    submission_id = worker.submit(world.pool_id, 0, 0, [FILE])
+    world.wait(away_s)  # more than a quarter of an hour; verdicts close after 1,000 s
+    async with judging(world, judge, tmp_path / "v", verifier) as dockets:
+        await until(lambda: judge.cursor(tmp_path / "v" / "ledger.sqlite", "validator").next_block > judge.block_number)
+        await until(lambda: dockets.waiting(10**12) is None)
+    docket = judge.docket(submission_id)
+    assert (docket.outcome if docket else Outcome.PENDING) is outcome
+    assert judge.units_of(world.pool_id, worker.account.address) == units
+    assert judge.member(world.pool_id, worker.account.address).bar is Bar.NONE
+
+
+async def test_attack_work_that_nobody_recorded_is_not_judged(world: World, tmp_path: Path) -> None:
+    """An unknown submission has no hash, and a hash of zero is none: neither is anything to accept."""
+    worker, judge, verifier = world.member(Role.WORKER), world.member(Role.VALIDATOR), FakeVerifier()
+    unknown = worker.submission_id(world.pool_id, 7, 0, worker.account.address)
+    with pytest.raises(Reverted, match="ZeroHash"):
+        worker.submit(world.pool_id, 7, 0, [bytes(32)])
+    async with judging(world, judge, tmp_path / "v", verifier) as dockets:
+        dockets.add(unknown, Kind.SUBMISSION, judge.block_number)
+        await until(lambda: dockets.waiting(10**12) is None)
+    assert verifier.asked == []
+    zero = File(pool_id=world.pool_id, node=worker.account.address, step=7, first_counter=0, counter=0,
+                file_hash=bytes(32), proof=())  # fmt: skip
+    with pytest.raises(Reverted, match="NotSubmitted"):
+        judge.reveal(Answer(docket_id=unknown, verdict=Verdict(outcome=Outcome.ACCEPTED, units=1), file=zero))
+    assert judge.docket(unknown) is None
+    assert judge.units_of(world.pool_id, worker.account.address) == 0
 
 
 async def test_a_blacklisted_validator_ends(world: World, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ async def test_a_recorded_order_never_works_again_not_even_after_a_restart(desk:
         (signed(domain=replace(DOMAIN, run_id=b"q" * 32)), MANAGER_PEER, "not-the-manager"),
         (signed(domain=replace(DOMAIN, salt=b"q" * 32)), MANAGER_PEER, "not-the-manager"),
         (signed(domain=replace(DOMAIN, chain_id=1)), MANAGER_PEER, "not-the-manager"),
+        (signed(domain=replace(DOMAIN, contract=NODE.address)), MANAGER_PEER, "not-the-manager"),
         (signed() | {"kind": "shell"}, MANAGER_PEER, "malformed"),
         (signed() | {"lines": MAX_LINES + 1}, MANAGER_PEER, "malformed"),
         (signed() | {"lines": -1}, MANAGER_PEER, "malformed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import socket
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ledger.anvil import Anvil, anvil, anvil_binary
 from ledger.client import Ledger
@@ -85,11 +87,30 @@ def test_a_wallet_without_stake_tokens(home: Path, chain: Anvil, config: RunConf
     ledger = Ledger(chain.url, deployment_of(config), chain.account(0))
     ledger.transfer_eth(address, 10**18)
     ledger.close()
-    assert_told(start(home, "worker", "bare"), f"{address} holds 0 stake tokens", "send stake tokens")
+    done = start(home, "worker", "bare")
+    assert_told(done, f"{address} holds 0 stake tokens", "send stake tokens")
+    assert_terms_told(done)
 
 
 def test_a_trainer_that_may_not_manage_the_pool(home: Path) -> None:
-    assert_told(start(home, "trainer", "worker-1"), "may not manage pool 1", "a manager's wallet")
+    done = start(home, "trainer", "worker-1")
+    assert_told(done, "may not manage pool 1", "a manager's wallet")
+    assert_terms_told(done)
+
+
+def test_run_local_says_the_terms_of_its_pool(config: RunConfig) -> None:
+    printed = io.StringIO()
+    local._tell_terms(Console(file=printed), config)
+    assert "pool 1, stake: 100 tokens to join; a rejection burns 100\n" in printed.getvalue()
+    assert len(printed.getvalue().splitlines()) == 7
+
+
+def assert_terms_told(done: subprocess.CompletedProcess[str]) -> None:
+    """Whatever happens next: what holds in this pool was said first."""
+    for text in ("owner: 0x", f"manager: {CAST[1].account.address}", "stake: 100 tokens to join; a rejection burns 100",
+                 "credit: 0.001 tokens a verified token", "verdicts: by one validator alone of first 1",
+                 "appeals: within 5 s of a rejection", "asks for: no particular machine"):  # fmt: skip
+        assert f"pool 1, {text}" in done.stderr, done.stderr
 
 
 def test_a_wrong_password(home: Path) -> None:

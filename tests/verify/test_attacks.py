@@ -67,6 +67,10 @@ def test_another_workers_file(world, honest: Rollouts, claim: Claim) -> None:
     assert world.finding(honest, replace(claim, worker="0x" + "b2" * 20)) == "rejected: problems"
 
 
+def test_a_file_of_another_run_or_pool(world, honest: Rollouts, claim: Claim) -> None:
+    assert world.finding(honest, replace(claim, run_id=b"q" * 32)) == "rejected: problems"
+
+
 def test_the_own_file_of_an_earlier_step_or_counter(world, honest: Rollouts, claim: Claim) -> None:
     assert world.finding(honest, replace(claim, step=6)) == "rejected: problems"
     assert world.finding(honest, replace(claim, counter=1)) == "rejected: problems"

@@ -41,7 +41,7 @@ interface ICourt {
 
     /// @param about for an appeal the docket that is appealed, else 0
     /// @param openedAt seconds of chain time of the submission, accusation or appeal
-    /// @param validators how many there were to draw from
+    /// @param validators how many there are to draw from: members when it was opened, less those who came after the work
     /// @param seedBlock whose hash they are drawn by; @param seed made of it at the first commitment
     struct Docket {
         uint256 poolId;

@@ -36,7 +36,8 @@ interface IPools {
     }
 
     /// @param manager the key whose word counts now; @param epoch how often that changed
-    /// @param leaseExpires seconds of chain time, inclusive; after it another of the pool's managers may take over
+    /// @param leaseExpires seconds of chain time, inclusive; after it another of the pool's managers may take over.
+    /// The largest number until the pool's first manager has taken its lease once
     /// @param endedAt seconds of chain time, 0 while not ended
     struct Pool {
         TwoStep.Owner owner;
@@ -68,7 +69,8 @@ interface IPools {
     error NotManager(address caller);
     error LeaseHeld(address manager, uint256 expires);
 
-    /// Only the domain's owner, who becomes the pool's owner. `manager` gets the first lease.
+    /// Only the domain's owner, who becomes the pool's owner. `manager` gets the first lease,
+    /// which lapses only after that key has taken it once; until then the owner alone can give it to another.
     function createPool(uint256 domainId, address manager, Terms calldata terms) external returns (uint256 poolId);
     function offerPool(uint256 poolId, address to) external;
     function acceptPool(uint256 poolId) external;

@@ -11,11 +11,13 @@ interface IRunLedger {
     }
 
     /// @param root Merkle root over the files' leaves; @param count how many files
+    /// @param validators how many the pool had then
     struct Batch {
         bytes32 root;
         uint64 blockNumber;
         uint64 time;
         uint32 count;
+        uint32 validators;
     }
 
     /// @notice One file of a batch, with the way from its leaf to the root (sorted pairs, as OpenZeppelin's MerkleProof).
