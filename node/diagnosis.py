@@ -27,7 +27,7 @@ from ledger.rpc import Rpc
 from ledger.types import Bar, Pool, PoolState
 from node import doctor_network as judge
 from node.clock import ask_clocks, chain_clock, timekeepers
-from node.config import Requirements, RunConfig
+from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.dial_back import ask_dial_back
 from node.doctor import Finding, LeftOut, ok, problem, worst
@@ -39,6 +39,7 @@ from node.network import Network
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
 from node.preflight import machine_findings, probe_download
+from node.sections import Requirements
 from node.start import MIN_GAS_WEI, open_ledger
 from node.streams import Peer, StreamError, open_peer
 

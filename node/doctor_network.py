@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
 from dht.clock import CHAIN_TOLERANCE_S, ClockSample, ClockVerdict, off, offset_in_words
-from node.config import Requirements
 from node.doctor import Finding, ok, problem, warning
 from node.errors import UserError
 from node.facts import Account, DialBackAnswer, Download
+from node.sections import Requirements
 
 TOKEN_WEI = ETHER_WEI = 10**18
 LONG_FETCH_S = 600.0

@@ -15,7 +15,7 @@ from ledger.client import Ledger
 from node import doctor
 from node.chain import on_chain
 from node.child import ChildError
-from node.config import Requirements, RunConfig
+from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.doctor import Finding
 from node.doctor_network import check_bandwidth
@@ -24,6 +24,7 @@ from node.facts import Download
 from node.handover import relay_urls
 from node.network import Network
 from node.probes import probe_cpu, probe_disk, probe_gpus, probe_memory, probe_ports, probe_software
+from node.sections import Requirements
 
 log = logging.getLogger(__name__)
 LEVELS = {"ok": logging.INFO, "warning": logging.WARNING, "problem": logging.ERROR}
