@@ -107,7 +107,7 @@ class ChainChoice:
 
     def reader(self) -> tuple[Any, Any]:
         """The ledger, checked to be the run's, and its pool. Raises UserError."""
-        from node.start import open_ledger
+        from node.run_ledger import open_ledger
 
         return open_ledger(self.config(), None, None)
 

@@ -18,8 +18,8 @@ from ledger.errors import LedgerError
 from node.config import RunConfig
 from node.errors import UserError
 from node.intent import Wish, read_wish, write_wish
+from node.run_ledger import open_ledger
 from node.show import moment, tokens
-from node.start import open_ledger
 from node.state import FILE as STATE_FILE
 from node.state import NodeState
 

@@ -26,7 +26,7 @@ from node.config import RunConfig, load_config
 from node.errors import UserError
 from node.local_run import LocalRun, Participant
 from node.model import base_model
-from node.start import with_ledger
+from node.run_ledger import with_ledger
 from node.wallet import create_wallet
 
 CONTRACTS = Path(__file__).resolve().parent.parent / "contracts"

@@ -18,15 +18,10 @@ import trio
 from eth_account.signers.local import LocalAccount
 
 from dht.records import Authority
-from dht.signing import RecordDomain
 from ledger.client import Ledger
-from ledger.deployment import Deployment
 from ledger.errors import (
-    ChainUnavailable,
     DatabaseTooNew,
     InsufficientFunds,
-    LedgerError,
-    Reverted,
     WrongChain,
 )
 from ledger.types import Pool, PoolState
@@ -46,57 +41,11 @@ from node.overseer import Overseer
 from node.peer_key import load_peer_key
 from node.ports import Ports, remember_ports, remembered_ports
 from node.preflight import check_at_start
+from node.run_ledger import MIN_GAS_WEI, domain_of, open_ledger
 from node.state import NodeState
 from node.streams import Peer, open_peer
 
 log = logging.getLogger(__name__)
-MIN_GAS_WEI = 10**15
-
-
-def deployment_of(config: RunConfig) -> Deployment:
-    """The contracts that the config names. Raises UserError for an address that is none."""
-    section = config.ledger
-    if not int(section.root, 16):
-        raise UserError("no run is configured: ledger.root is zero", fix="name the run's file with --config run.toml")
-    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token, "pools": section.root}
-    fields |= {name: getattr(section, name) for name in ("registry", "treasury", "runs", "court")}
-    try:
-        return Deployment.from_dict(fields)
-    except LedgerError as error:
-        raise UserError(f"the [ledger] section is unusable: {error}", fix="use the run.toml of the run") from error
-
-
-def with_ledger(config: RunConfig, deployment: Deployment, *, rpc: str, pool_id: int) -> RunConfig:
-    """The config with its [ledger] section describing that pool; the inverse of `deployment_of`."""
-    fields = deployment.to_dict()
-    fields.pop("block")
-    fields["root"] = fields.pop("pools")
-    section = config.ledger.model_copy(update=fields | {"rpc": rpc, "pool_id": pool_id})
-    return config.model_copy(update={"ledger": section})
-
-
-def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Path | None) -> tuple[Ledger, Pool]:
-    """The ledger, checked to be the configured one, and this run's pool. Raises UserError."""
-    try:
-        ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
-        ledger.check()
-        return ledger, ledger.pool(config.ledger.pool_id)
-    except ChainUnavailable as error:
-        raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
-    except WrongChain as error:
-        raise UserError(str(error), fix="check --rpc and the [ledger] section of the run's config") from error
-    except DatabaseTooNew as error:
-        raise UserError(str(error), fix="start the newer program, or name another --data-dir") from error
-    except Reverted as error:
-        raise UserError(
-            f"pool {config.ledger.pool_id} cannot be read: {error}", fix="check ledger.pool_id in the run's config"
-        ) from error
-
-
-def domain_of(ledger: Ledger, pool_id: int) -> RecordDomain:
-    """Where signatures of this run hold."""
-    at = ledger.deployment
-    return RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool_id))
 
 
 def run_role(

@@ -24,7 +24,7 @@ from node import local
 from node.config import RunConfig, parse_config
 from node.membership import ensure_stake
 from node.network import NetworkConfig, open_network
-from node.start import deployment_of, domain_of
+from node.run_ledger import deployment_of, domain_of
 from node.wallet import create_wallet
 
 ROOT = Path(__file__).resolve().parents[2]
