@@ -6,7 +6,6 @@ data folder. What cannot be checked is listed with what it lacks.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -33,6 +32,7 @@ from node.dial_back import ask_dial_back
 from node.doctor import Finding, LeftOut, ok, problem, worst
 from node.errors import UserError
 from node.facts import Account, DialBackAnswer
+from node.folder_lock import is_running
 from node.handover import relay_urls, relays
 from node.model import base_model, default_cache, unpacked_model
 from node.network import Network
@@ -98,8 +98,6 @@ async def diagnose(question: Question) -> Diagnosis:
         question.role, config, wanted=question.wanted, data_dir=question.data_dir, port=question.port,
         with_ports=not running,
     )  # fmt: skip
-    if running:
-        found.leave_out(f"a node runs in {question.data_dir}; stop it to test its ports", "ports", "reachability")
     dial = not any(finding.check == "ports" and finding.status == "problem" for finding in found.findings)
     if running:
         found.leave_out(f"a node runs in {question.data_dir}; stop it to test its ports", "ports", "reachability")
@@ -145,18 +143,6 @@ async def _check_run(found: Diagnosis, question: Question, folder: Path | None, 
         verdict = judge_clock((), await trio.to_thread.run_sync(chain_clock, ledger))
         found.findings.append(judge.check_clock(verdict))
         found.leave_out_rest(question, "give --join a node's DHT address")
-
-
-def is_running(data_dir: Path) -> bool:
-    """Whether a node holds the folder's lock."""
-    try:
-        with (data_dir / "lock").open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def _as_problem(error: BaseException, config: RunConfig, *, chain_is_ok: bool) -> Finding:

@@ -31,10 +31,9 @@ from node.dhtd_link import NetworkDown
 from node.dockets import Dockets, Entry, Finding
 from node.handover import relay_urls
 from node.membership import raise_if_blacklisted
-from node.metrics import MetricsLog
-from node.network import Network
 from node.order_desk import OrderDesk
 from node.panel import LATER_S, NEVER, look_again_s
+from node.place import Place
 from node.policies import Policies
 from rl.draw import MAX_SUBMISSIONS
 from rl.hardware import thread_environment
@@ -47,27 +46,17 @@ LOOK_S = 0.5
 TRIES = 3
 
 
-async def run(
-    config: RunConfig,
-    ledger: Ledger,
-    network: Network,
-    policies: Policies,
-    metrics: MetricsLog,
-    desk: OrderDesk,
-    *,
-    address: str,
-    data_dir: Path,
-) -> None:
+async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
     """Judge until cancelled. Raises Blacklisted."""
-    pool_id = config.ledger.pool_id
+    config, ledger, data_dir, pool_id = place.config, place.ledger, place.data_dir, place.pool_id
     dockets = Dockets(data_dir / "dockets.sqlite", ledger.deployment.salt.hex())
-    judge = Judge(config, ledger, network, policies, metrics, dockets, address=address)
+    judge = Judge(place, policies, dockets)
     delay_s, began = RESTART_FIRST_S, trio.current_time()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=config.network.keep_versions - 1))
         cursor = ledger.cursor(data_dir / "ledger.sqlite", "validator")
         nursery.start_soon(clerk.take_in, ledger, cursor, dockets, pool_id)
-        nursery.start_soon(clerk.see_through, ledger, dockets, metrics, pool_id)
+        nursery.start_soon(clerk.see_through, ledger, dockets, place.metrics, pool_id)
         await policies.wait_for(lambda: policies.newest >= 0)
         while True:
             try:
@@ -93,20 +82,9 @@ async def run(
 class Judge:
     """Answers the dockets that wait, one after the other, in the ledger's order."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        ledger: Ledger,
-        network: Network,
-        policies: Policies,
-        metrics: MetricsLog,
-        dockets: Dockets,
-        *,
-        address: str,
-    ) -> None:
-        self._config, self._ledger, self._network, self._policies = config, ledger, network, policies
-        self._metrics, self._dockets, self._address = metrics, dockets, address
-        self._pool_id = config.ledger.pool_id
+    def __init__(self, place: Place, policies: Policies, dockets: Dockets) -> None:
+        self._place, self._policies, self._dockets = place, policies, dockets
+        self._ledger, self._pool_id = place.ledger, place.pool_id
 
     async def run(self, verifier: Child) -> None:
         """For ever. A fault leaves its docket waiting: it comes again."""
@@ -128,7 +106,7 @@ class Judge:
         file = None if docket else await on_chain(ledger.file, submission)
         opened_s = docket.opened_unix_s if docket else submission.time_unix_s
         try:
-            await on_chain(partial(ledger.require_drawn, docket_id, self._address, file=file))
+            await on_chain(partial(ledger.require_drawn, docket_id, self._place.address, file=file))
             finding = entry.finding or await self._judge(verifier, entry, submission)
             if finding is None:
                 return
@@ -139,7 +117,7 @@ class Judge:
             else:
                 await on_chain(ledger.reveal, answer)
                 self._dockets.done(docket_id)
-                clerk.report(self._metrics, submission, finding)
+                clerk.report(self._place.metrics, submission, finding)
         except Reverted as refused:
             await self._refused(entry, refused, opened_s, terms)
 
@@ -158,7 +136,7 @@ class Judge:
             self._dockets.commit(entry.docket_id)
             return
         if refused.error_name == "NotActiveMember":
-            raise_if_blacklisted(await on_chain(self._ledger.member, self._pool_id, self._address), self._pool_id)
+            raise_if_blacklisted(await on_chain(self._ledger.member, self._pool_id, self._place.address), self._pool_id)
         now_s = await on_chain(self._ledger.chain_time_s)
         again_s = look_again_s(refused.error_name, opened_s=opened_s, terms=terms, now_s=now_s)
         if again_s is None:
@@ -178,8 +156,8 @@ class Judge:
             return None
         claim = await _claim(self._ledger, submission)
         await self._policies.wait_for(partial(self._policies.has, claim["newest_version"]))
-        worth = worth_fetching(claim, self._config.rl.asynchrony)
-        path = await _fetch(self._config, self._ledger, self._network, submission) if worth else None
+        worth = worth_fetching(claim, self._place.config.rl.asynchrony)
+        path = await _fetch(self._place, submission) if worth else None
         self._dockets.begin_try(entry.docket_id)
         said = await verifier.call(
             "judge",
@@ -229,13 +207,13 @@ async def _claim(ledger: Ledger, submission: Submission) -> dict[str, Any]:
     }
 
 
-async def _fetch(config: RunConfig, ledger: Ledger, network: Network, submission: Submission) -> Path | None:
+async def _fetch(place: Place, submission: Submission) -> Path | None:
     try:
-        return await network.fetch_blob(
+        return await place.network.fetch_blob(
             submission.file_hash,
-            max_bytes=config.relay.max_submission_bytes,
+            max_bytes=place.config.relay.max_submission_bytes,
             timeout_s=FETCH_TIMEOUT_S,
-            urls=await relay_urls(ledger, network, config.ledger.pool_id),
+            urls=await relay_urls(place.ledger, place.network, place.pool_id),
         )
     except ContentUnavailable as fault:
         log.warning("nobody serves submission %s: %s", submission.submission_id.hex(), fault)
