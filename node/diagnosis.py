@@ -268,7 +268,7 @@ async def _check_model(folder: Path, ledger: Ledger, network: Network, pool: Poo
     base: dict[str, bytes] | None = None
     if first is not None:
         try:
-            path = await network.fetch_blob(
+            path = await network.content.fetch_blob(
                 first.manifest_hash, max_bytes=MAX_MANIFEST_BYTES, timeout_s=MANIFEST_TIMEOUT_S,
                 urls=await relay_urls(ledger, network, pool.pool_id),
             )  # fmt: skip

@@ -82,9 +82,9 @@ async def probe_download(ledger: Ledger, network: Network, pool_id: int) -> Down
     if newest is None:
         return None
     try:
-        serving = [*await relay_urls(ledger, network, pool_id), *await network.providers(newest.manifest_hash)]
+        serving = [*await relay_urls(ledger, network, pool_id), *await network.content.providers(newest.manifest_hash)]
         others = [url for url in dict.fromkeys(serving) if url != network.bulk_url]
-        got = await network.measure_chunk(newest.manifest_hash, others, timeout_s=SPEED_TIMEOUT_S)
+        got = await network.content.measure_chunk(newest.manifest_hash, others, timeout_s=SPEED_TIMEOUT_S)
     except (ContentUnavailable, ManifestInvalid, NetworkDown, ChildError) as fault:
         return Download(fault=str(fault))
     return Download(chunk_bytes=got["chunk_bytes"], seconds=got["seconds"], policy_bytes=got["total_bytes"])

@@ -152,7 +152,7 @@ class _Publication:
 
     async def publish(self, folder: Path, version: int) -> Position:
         """Serve the policy in `folder`, put it on the ledger, and tell everyone. Raises Fenced."""
-        manifest_hash = await self._network.publish_checkpoint(folder, version)
+        manifest_hash = await self._network.content.publish_checkpoint(folder, version)
         await self.on_ledger(version, manifest_hash)
         at = Position(version=version, folder=folder, manifest_hash=manifest_hash)
         self.policy(at)
@@ -210,7 +210,7 @@ async def _await_provider(network: Network, manifest_hash: bytes) -> None:
     with trio.move_on_after(LINGER_S):
         while True:
             try:
-                if await network.providers(manifest_hash):
+                if await network.content.providers(manifest_hash):
                     return
             except NetworkDown as fault:
                 log.warning("cannot ask who serves the final policy: %s", fault)

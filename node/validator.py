@@ -209,7 +209,7 @@ async def _claim(ledger: Ledger, submission: Submission) -> dict[str, Any]:
 
 async def _fetch(place: Place, submission: Submission) -> Path | None:
     try:
-        return await place.network.fetch_blob(
+        return await place.network.content.fetch_blob(
             submission.file_hash,
             max_bytes=place.config.relay.max_submission_bytes,
             timeout_s=FETCH_TIMEOUT_S,

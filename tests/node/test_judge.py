@@ -78,6 +78,10 @@ class FakeNetwork:
     async def nodes(self) -> tuple[()]:
         return ()
 
+    @property
+    def content(self) -> FakeNetwork:
+        return self
+
     async def fetch_blob(self, sha256: bytes, **_: Any) -> Path:
         return Path("file")
 
