@@ -47,7 +47,6 @@ class Content:
         self._arriving: Counter[bytes] = Counter()
         self.bulk_url = ""
         """Where this node's chunk server is; empty before the start and without one."""
-        self.offenders: dict[str, str] = {}  # base URL → what it sent wrongly
 
     def started(self, *, bulk_url: str, kept: Sequence[bytes]) -> None:
         """dhtd has (re)started and holds these checkpoints, which are announced anew."""
@@ -80,12 +79,10 @@ class Content:
         bodies = [r.content for r in records if r.subject != self._address and await self._admit(r.subject)]
         return tuple(body.bulk_url for body in bodies if isinstance(body, ProviderRecord))
 
-    async def add_blob(self, data: bytes | Path, *, announce: bool = True) -> bytes:
-        """Keeps bytes (or a file's) of at most 64 MiB, serves them, returns their SHA-256. Raises StoreError."""
-        where = {"path": str(data.absolute())} if isinstance(data, Path) else {"data": data}
-        sha256 = await self._link.call("add_blob", **where)
-        if announce:
-            self.announce(sha256)
+    async def add_blob(self, data: bytes) -> bytes:
+        """Keeps at most 64 MiB, serves them, returns their SHA-256. Raises StoreError."""
+        sha256 = await self._link.call("add_blob", data=data)
+        self.announce(sha256)
         return sha256
 
     async def remove_blob(self, sha256: bytes) -> None:
@@ -109,9 +106,7 @@ class Content:
         self.announce(made["manifest_hash"])
         return made["manifest_hash"]
 
-    async def fetch_blob(
-        self, sha256: bytes, *, max_bytes: int, timeout_s: float, urls: Sequence[str] = (), announce: bool = False
-    ) -> Path:
+    async def fetch_blob(self, sha256: bytes, *, max_bytes: int, timeout_s: float, urls: Sequence[str] = ()) -> Path:
         """A verified blob's path, from `urls` and whoever the directory names; retries until `timeout_s`.
 
         Raises ContentUnavailable.
@@ -123,27 +118,23 @@ class Content:
             )
 
         found = await self._fetch(sha256, urls, timeout_s, attempt)
-        if announce:
-            self.announce(sha256)
         return Path(found["path"])
 
     async def fetch_checkpoint(
-        self, manifest_hash: bytes, *, timeout_s: float, dest: Path | None = None, urls: Sequence[str] = (),
-        announce: bool = True, kind: str = POLICY, max_bytes: int = MAX_CHECKPOINT_BYTES,
+        self, manifest_hash: bytes, *, timeout_s: float, urls: Sequence[str] = (), announce: bool = True,
+        kind: str = POLICY, max_bytes: int = MAX_CHECKPOINT_BYTES,
     ) -> Path:  # fmt: skip
-        """A verified checkpoint folder (a copy at `dest` if given.
+        """A verified checkpoint folder, the store's own: read only, pruned with its version.
 
-        Else the store's own: read only, pruned with its version). With `announce` this node is a provider
-        from the start and serves chunks as they arrive. Raises ContentUnavailable after `timeout_s`,
-        ManifestInvalid (also for another kind, or more than `max_bytes`) or CheckpointWrong at once (take the next
-        version).
+        With `announce` this node is a provider from the start and serves chunks as they arrive. Raises
+        ContentUnavailable after `timeout_s`, ManifestInvalid (also for another kind, or more than `max_bytes`) or
+        CheckpointWrong at once (take the next version).
         """
-        target = None if dest is None else str(dest.absolute())
 
         async def attempt(providers: Sequence[str], left_s: float) -> Any:
             return await self._link.call(
-                "fetch_checkpoint", timeout_s=left_s, manifest_hash=manifest_hash, urls=providers, dest=target,
-                kind=kind, max_bytes=max_bytes,
+                "fetch_checkpoint", timeout_s=left_s, manifest_hash=manifest_hash, urls=providers, kind=kind,
+                max_bytes=max_bytes,
             )  # fmt: skip
 
         self._arriving[manifest_hash] += 1
@@ -184,7 +175,6 @@ class Content:
                 continue
             for url, reason in found["offenders"].items():
                 log.warning("provider %s sent wrong bytes for %s: %s", url, content.hex(), reason)
-                self.offenders[url] = reason
             return found
 
     async def name_providers_forever(self) -> None:

@@ -161,7 +161,7 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
 
             await until(run_state_is_out)
 
-            fetched = await relay.content.fetch_checkpoint(content, timeout_s=30, dest=tmp_path / "copy")
+            fetched = await relay.content.fetch_checkpoint(content, timeout_s=30)
             assert {path.name: path.read_bytes() for path in fetched.iterdir()} == files
             sha256 = await trainer.content.add_blob(b"a submission")
             path = await relay.content.fetch_blob(sha256, max_bytes=1000, timeout_s=30)
