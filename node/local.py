@@ -27,10 +27,10 @@ from node.errors import UserError
 from node.local_run import LocalRun, Participant
 from node.model import base_model
 from node.run_ledger import with_ledger
+from node.show import ETHER_WEI, TOKEN_WEI
 from node.wallet import create_wallet
 
 CONTRACTS = Path(__file__).resolve().parent.parent / "contracts"
-TOKEN_WEI = ETHER_WEI = 10**18
 STAKE_WEI, FUND_WEI = 100 * TOKEN_WEI, 10_000 * TOKEN_WEI
 TERMS = Terms(
     min_stake_wei=STAKE_WEI,
