@@ -1,7 +1,7 @@
 """Decides how the directory child is put together.
 
 Kademlia, content store, chunk server and downloader on one asyncio loop. Run as `python -m node.dhtd` by
-node/network.py. It holds no key of the wallet, signs nothing and decides nothing about membership; when its stdin
+node/dhtd_link.py. It holds no key of the wallet, signs nothing and decides nothing about membership; when its stdin
 ends it stops p2pd and leaves.
 """
 

@@ -30,6 +30,7 @@ from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.dockets import Dockets, Entry, Finding
 from node.handover import relay_urls
+from node.keeper import keep_running
 from node.membership import raise_if_blacklisted
 from node.order_desk import OrderDesk
 from node.panel import LATER_S, NEVER, look_again_s
@@ -41,7 +42,6 @@ from rl.hardware import thread_environment
 log = logging.getLogger(__name__)
 OUTCOMES = {"accepted": Outcome.ACCEPTED, "rejected": Outcome.REJECTED, "late": Outcome.LATE}
 START_TIMEOUT_S, JUDGE_TIMEOUT_S, FETCH_TIMEOUT_S = 300.0, 1800.0, 60.0
-RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
 LOOK_S = 0.5
 TRIES = 3
 
@@ -51,32 +51,26 @@ async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
     config, ledger, data_dir, pool_id = place.config, place.ledger, place.data_dir, place.pool_id
     dockets = Dockets(data_dir / "dockets.sqlite", ledger.deployment.salt.hex())
     judge = Judge(place, policies, dockets)
-    delay_s, began = RESTART_FIRST_S, trio.current_time()
+
+    async def check() -> None:
+        async with open_child(
+            [sys.executable, "-m", "node.verifier_child"],
+            name="verifier",
+            log_path=data_dir / "verifier.log",
+            env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
+        ) as verifier:
+            await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
+            log.info("verifier ready")
+            await judge.run(verifier)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=config.network.keep_versions - 1))
         cursor = ledger.cursor(data_dir / "ledger.sqlite", "validator")
         nursery.start_soon(clerk.take_in, ledger, cursor, dockets, pool_id)
         nursery.start_soon(clerk.see_through, ledger, dockets, place.metrics, pool_id)
         await policies.wait_for(lambda: policies.newest >= 0)
-        while True:
-            try:
-                with trio.CancelScope() as engine_scope:
-                    desk.restart_engine = engine_scope.cancel
-                    async with open_child(
-                        [sys.executable, "-m", "node.verifier_child"],
-                        name="verifier",
-                        log_path=data_dir / "verifier.log",
-                        env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
-                    ) as verifier:
-                        await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
-                        log.info("verifier ready")
-                        began = trio.current_time()
-                        await judge.run(verifier)
-            except (ChildDied, ChildError, ChildTimeout, NetworkDown) as fault:
-                delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
-                log.error("a check could not be made, trying again in %.0f s: %s", delay_s, fault)
-                await trio.sleep(delay_s)
-                delay_s = min(2 * delay_s, RESTART_LAST_S)
+        faults = (ChildDied, ChildError, ChildTimeout, NetworkDown)
+        await keep_running(check, desk, faults=faults, told="a check could not be made, trying again")
 
 
 class Judge:

@@ -19,6 +19,7 @@ from node.child import ChildDied, ChildError, ChildTimeout
 from node.generation import Generation
 from node.handover import hand_over
 from node.intent import Intent
+from node.keeper import keep_running
 from node.membership import Admission, raise_if_blacklisted
 from node.order_desk import OrderDesk
 from node.outbox import Item, Outbox
@@ -28,7 +29,6 @@ from node.pulse import Pulse
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
-RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
 
 
 async def run(
@@ -48,7 +48,6 @@ async def run(
 
 async def _generate(generation: Generation, intent: Intent, desk: OrderDesk) -> None:
     """Keep an engine at work, started again whenever it failed or the manager asks for it, until told to drain."""
-    delay_s = RESTART_FIRST_S
     async with trio.open_nursery() as nursery:
 
         async def stop_between_submissions() -> None:
@@ -58,17 +57,8 @@ async def _generate(generation: Generation, intent: Intent, desk: OrderDesk) -> 
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(stop_between_submissions)
-        while True:
-            began = trio.current_time()
-            try:
-                with trio.CancelScope() as engine_scope:
-                    desk.restart_engine = engine_scope.cancel
-                    await generation.run()
-            except (ChildDied, ChildError, ChildTimeout) as fault:
-                delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
-                log.error("the engine failed, starting it again in %.0f s: %s", delay_s, fault)
-                await trio.sleep(delay_s)
-                delay_s = min(2 * delay_s, RESTART_LAST_S)
+        faults = (ChildDied, ChildError, ChildTimeout)
+        await keep_running(generation.run, desk, faults=faults, told="the engine failed, starting it again")
 
 
 async def _hand_in(place: Place, admission: Admission, outbox: Outbox) -> None:
