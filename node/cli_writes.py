@@ -25,6 +25,7 @@ FIXES = {
     "BindingNotByNode": "let the node's own wallet sign it: intellect-node wallet bind",
     "BindingWrongDeployment": "let the node sign it with this run's --config",
     "StakeTooLow": "deposit more, or ask for less (`stake show`)",
+    "Unbonding": "wait until then; until then it can still answer for what the node did",
     "StakeUnderCase": "wait for the case to close (`explain`)",
     "ZeroAmount": "there is nothing to move",
     "WrongState": "see the pool's state with `pool show`",

@@ -81,7 +81,8 @@ class Diagnosis:
 
     def leave_out(self, why: str, *checks: str) -> None:
         """Say why some checks are not made."""
-        self.left_out += [LeftOut(check=check, why=why) for check in checks]
+        known = {item.check for item in self.left_out}
+        self.left_out += [LeftOut(check=check, why=why) for check in checks if check not in known]
 
     def leave_out_rest(self, question: Question, why: str) -> None:
         """Say it of all that were neither made nor left out yet."""

@@ -93,7 +93,7 @@ class World:
     def __init__(self, chain: Anvil, folder: Path, model: Path, seed: int) -> None:
         self.folder, self.rng, self.seed = folder, random.Random(seed), seed
         owner = chain.account(0)
-        deployment = deploy(chain.url, owner, unbonding_s=600)
+        deployment = deploy(chain.url, owner, unbonding_s=900)
         purse = Ledger(chain.url, deployment, owner)
         for name, account in ACCOUNTS.items():
             purse.transfer_eth(account.address, TOKEN)

@@ -17,6 +17,7 @@ abstract contract CourtActions is World {
             address node = nodes[addmod(n, i, NODES)];
             try pools.requireMember(poolId, node, IComputePools.Role.WORKER) {
                 docketIds.push(court.open(_submitAs(node)));
+                if (seed % 2 == 0) docketIds.push(court.open(_submitAs(node)));
                 return;
             } catch {}
         }
