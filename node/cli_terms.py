@@ -13,11 +13,12 @@ import click
 
 from node.cli_options import options
 from node.errors import UserError
+from node.show import TOKEN_WEI
 
 if TYPE_CHECKING:
     from ledger.types import Terms
 
-TOKEN_WEI, MAX_TOKENS = 10**18, 1e15
+MAX_TOKENS = 1e15
 TOKENS = click.FloatRange(0)
 SECONDS = click.IntRange(1, 2**32 - 1)
 

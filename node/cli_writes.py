@@ -48,7 +48,7 @@ AMOUNTS = frozenset(("StakeTooLow", "StakeUnderCase", "SlashAboveMinStake", "ERC
 @contextmanager
 def writing(chain: ChainChoice, wallet: WalletChoice) -> Iterator[tuple[Any, Any]]:
     """The ledger with the wallet's account, and the run's pool. What goes wrong inside becomes a UserError."""
-    from node.start import open_ledger
+    from node.run_ledger import open_ledger
 
     ledger, pool = open_ledger(chain.config(), wallet.account(), None)
     try:
@@ -62,7 +62,7 @@ def writing(chain: ChainChoice, wallet: WalletChoice) -> Iterator[tuple[Any, Any
 def writing_without_pool(chain: ChainChoice, wallet: WalletChoice) -> Iterator[Any]:
     """The ledger with the wallet's account, where the config need not name a pool yet."""
     from ledger.client import Ledger
-    from node.start import deployment_of
+    from node.run_ledger import deployment_of
 
     config = chain.config()
     ledger = Ledger(config.ledger.rpc, deployment_of(config), wallet.account())

@@ -19,7 +19,7 @@ from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
-from node.start import domain_of, open_ledger
+from node.run_ledger import domain_of, open_ledger
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5

@@ -31,7 +31,7 @@ from node.child import log_tail
 from node.config import RunConfig, parse_config
 from node.handover import hand_over
 from node.network import Network
-from node.start import with_ledger
+from node.run_ledger import with_ledger
 from node.streams import Peer
 from node.wallet import create_wallet
 from rl.prompts import render_prompt

@@ -19,6 +19,7 @@ from ledger.anvil import Anvil, anvil, anvil_binary
 from ledger.client import Ledger
 from node import local
 from node.config import parse_config
+from node.run_ledger import deployment_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0
@@ -94,7 +95,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         config = local._found(chain.url, chain.account(0), config, tuple(CAST.values()), 23)
         config = config.model_copy(update={"worker": config.worker.model_copy(update={"max_unjudged": 64})})
         local._write_files(folder, config, tuple(CAST.values()))
-        made = Stage(folder, chain, Ledger(chain.url, local.deployment_of(config)))
+        made = Stage(folder, chain, Ledger(chain.url, deployment_of(config)))
         try:
             made.start("relay")
             made.until("the relay is up", lambda: (folder / "relay" / "join").exists())
