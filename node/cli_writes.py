@@ -32,6 +32,7 @@ FIXES = {
     "StillOwing": "wait until then: submissions of the ended pool may still be judged",
     "MayNotAccuse": "use the wallet of the manager or of one of the pool's validators",
     "AlreadyOpen": "the same accusation is before the validators already (`explain`)",
+    "AccusationPending": "wait for its outcome (`explain`): a node answers one accusation at a time",
     "MayNotAppeal": "use the wallet of the node, of its staker or of one of the pool's validators",
     "AppealTooLate": "the outcome stands",
     "NoOpenCase": "nothing is left to decide (`explain`)",
