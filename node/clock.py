@@ -100,7 +100,8 @@ async def keep_clock(peer: Peer, network: Network, ledger: Ledger, pool: Pool) -
     asked_s = -math.inf
     while True:
         await trio.sleep(LOOK_S)
-        stepped = abs(network.clock.stepped_s) > AGREE_S
+        stepped_s = network.clock.stepped_s
+        stepped = abs(stepped_s) > AGREE_S
         if trio.current_time() - asked_s < (RETRY_S if stepped else AGAIN_S):
             continue
         asked_s = trio.current_time()
@@ -110,6 +111,10 @@ async def keep_clock(peer: Peer, network: Network, ledger: Ledger, pool: Pool) -
             if not samples:
                 continue  # nobody to ask: the directory's own time stays
             verdict = judge_clock(samples, await on_chain(chain_clock, ledger))
+            if abs(network.clock.stepped_s - stepped_s) > AGREE_S / 2:
+                log.info("this machine's clock was set while others were asked for theirs: they are asked again")
+                asked_s = -math.inf
+                continue
             if stepped or abs(verdict.offset_s - network.clock.offset_s) > AGREE_S / 2:
                 log.warning(
                     "this machine's clock is %s by the word of %d peers (%s); records are dated accordingly",

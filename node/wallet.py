@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from node.secret_file import SecretExposed, read_secret, write_new_secret
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
+log = logging.getLogger(__name__)
 MAX_KEYSTORE_BYTES = 16 * 1024
 MAX_PASSWORD_BYTES = 4096
 
@@ -80,7 +82,8 @@ def wallet_address(path: Path) -> str:
 def read_password(*, file: Path | None = None, fd: int | None = None, confirm: bool = False) -> str:
     """The password from `file`, from the open file descriptor `fd`, or asked at the terminal (twice when `confirm`).
 
-    One line end at the end is not part of it. Raises UserError.
+    One line end at the end is not part of it. A file that others can read is warned of only: containers mount secrets
+    so. Raises UserError.
     """
     if file is not None and fd is not None:
         raise UserError("both --password-file and --password-fd are given", fix="give one of them", exit_code=2)
@@ -89,6 +92,8 @@ def read_password(*, file: Path | None = None, fd: int | None = None, confirm: b
     try:
         with open(fd if file is None else file, "rb", closefd=file is not None) as stream:
             raw = stream.read(MAX_PASSWORD_BYTES + 1)
+            if file is not None and os.fstat(stream.fileno()).st_mode & 0o077:
+                log.warning("the password file %s can be read by others; cure it with: chmod 600 %s", file, file)
     except OSError as error:
         source = f"file descriptor {fd}" if file is None else str(file)
         raise UserError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from node.child_main import serve_sync
 
-SOLVE_S = 1.0
+SOLVE_S = 1.5
 
 
 def ready(**_: Any) -> dict[str, Any]:

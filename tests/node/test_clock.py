@@ -85,6 +85,40 @@ class FakeNetwork:
         self.corrected.append(offset_s)
 
 
+async def test_a_machine_set_while_peers_are_asked_makes_their_answers_worthless(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    network, asked = FakeNetwork(), 0
+
+    async def ask(peer: Any, addresses: Any, *, wall_s: Any) -> list[ClockSample]:
+        nonlocal asked
+        asked += 1
+        return [ClockSample(offset_s=-network.wall_ahead_s, error_s=0.01)]
+
+    async def keepers(*_: Any) -> list[str]:
+        return ["/ip4/127.0.0.1/tcp/1/p2p/other"]
+
+    async def chain(*_: Any) -> ClockSample:
+        network.wall_ahead_s = 3600.0  # after the peers were asked: they had said that this clock is right
+        return ClockSample(offset_s=-3600.0, error_s=0.5)
+
+    for name, fake in (("ask_clocks", ask), ("timekeepers", keepers), ("on_chain", chain)):
+        monkeypatch.setattr(clock, name, fake)
+    before_s = network.clock.now_s()
+
+    class Me:
+        peer_id = "me"
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_clock, Me(), network, None, None)  # type: ignore[arg-type]
+        await trio.sleep(clock.LOOK_S + 1)
+        assert (asked, network.corrected) == (1, [])
+        await trio.sleep(clock.LOOK_S)
+        assert (asked, network.corrected) == (2, [-3600.0])
+        assert network.clock.now_s() == before_s
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("right_peers", [1, 3])
 async def test_a_machine_set_while_the_node_runs_is_noticed_and_peers_are_asked_again(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock, right_peers: int

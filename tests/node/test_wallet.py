@@ -62,6 +62,18 @@ def test_what_a_bad_wallet_says(tmp_path: Path) -> None:
         damaged.unlink()
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True)])
+def test_a_password_file_that_others_can_read_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+) -> None:
+    path = tmp_path / "password"
+    path.write_text("secret\n")
+    path.chmod(mode)
+    assert read_password(file=path) == "secret"
+    assert ("chmod 600" in caplog.text) is warned
+    assert "secret" not in caplog.text
+
+
 def test_passwords_come_from_a_file_or_a_descriptor(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("two words \r\n")
     assert read_password(file=tmp_path / "password") == "two words "
