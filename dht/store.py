@@ -85,12 +85,6 @@ class ContentStore:
         self._arrived = asyncio.Event()
         return sha256
 
-    def add_blob_file(self, path: Path) -> bytes:
-        """`add_blob` of a file's bytes; its size is checked before it is read."""
-        if path.stat().st_size > MAX_BLOB_BYTES:
-            raise StoreError(f"{path.name} exceeds {MAX_BLOB_BYTES} bytes")
-        return self.add_blob(path.read_bytes())
-
     def blob_path(self, sha256: bytes) -> Path | None:
         """Where a blob lies, or None."""
         path = self._blob(sha256)

@@ -59,9 +59,6 @@ class StakeWriter(StakeReader, Account):
         """By the token's owner."""
         return self._write("StakeToken", "mint", to, amount_wei).block
 
-    def transfer_tokens(self, to: str, amount_wei: int) -> int:
-        return self._write("StakeToken", "transfer", to, amount_wei).block
-
     def register(self, binding: Binding, signature: bytes, amount_wei: int) -> int:
         """By the staker that the binding names, who pays the stake. Approves the tokens first.
 

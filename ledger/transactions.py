@@ -45,7 +45,6 @@ class Receipt:
     """A mined transaction; `contract` is the created one's address, `logs` are as the RPC gives them."""
 
     block: int
-    gas_used: int
     contract: str | None
     logs: tuple[dict, ...]
 
@@ -253,7 +252,6 @@ class TransactionQueue:
         contract = receipt.get("contractAddress")
         return Receipt(
             block=int(receipt["blockNumber"], 16),
-            gas_used=int(receipt["gasUsed"], 16),
             contract=to_checksum_address(contract) if contract else None,
             logs=tuple(receipt["logs"]),
         )

@@ -142,7 +142,7 @@ class Gathering:
     async def _read(self, submission: Submission) -> tuple[Rollout, ...] | None:
         rows = self._config.rl.groups_per_submission * self._config.rl.group_size
         try:
-            path = await self._network.fetch_blob(
+            path = await self._network.content.fetch_blob(
                 submission.file_hash,
                 max_bytes=self._config.relay.max_submission_bytes,
                 timeout_s=FETCH_TIMEOUT_S,

@@ -21,6 +21,7 @@ from node.chain import POLL_S, follow_events, on_chain
 from node.dockets import Dockets, Entry, Finding
 from node.metrics import MetricsLog
 from node.panel import closes_s
+from node.show import tokens
 from verify.rejection import SENTENCES
 
 log = logging.getLogger(__name__)
@@ -121,6 +122,6 @@ async def _execute(ledger: Ledger, dockets: Dockets, docket_id: bytes, now_s: fl
         return
     try:
         await on_chain(ledger.execute, docket_id)
-        log.info("%g tokens burnt", case.amount_wei / 1e18)
+        log.info("%s tokens burnt", tokens(case.amount_wei))
     except Reverted as refused:
         log.info("case %s was not executed here: %s", docket_id.hex(), refused)

@@ -96,8 +96,8 @@ def chain_deploy(unbonding_s: int, out: Path, chain: ChainChoice, wallet: Wallet
       intellect-node chain deploy --rpc http://127.0.0.1:8545 --wallet owner.json --out run.toml
     """
     from ledger.deployment import deploy
+    from node.run_ledger import with_ledger
     from node.secret_file import write_new_secret
-    from node.start import with_ledger
 
     if out.exists():
         raise UserError(f"{out} exists and is not overwritten", fix="name another file with --out", exit_code=2)

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from node.errors import UserError
+from node.show import TOKEN_WEI
 
 ROLES = ("trainer", "worker", "validator", "relay")
 JOIN = re.compile(r"/ip4/[0-9.]{7,15}/tcp/[0-9]{1,5}/p2p/Qm[1-9A-HJ-NP-Za-km-z]{44}")
@@ -107,7 +108,7 @@ class ChainChoice:
 
     def reader(self) -> tuple[Any, Any]:
         """The ledger, checked to be the run's, and its pool. Raises UserError."""
-        from node.start import open_ledger
+        from node.run_ledger import open_ledger
 
         return open_ledger(self.config(), None, None)
 
@@ -200,7 +201,7 @@ class TokensType(click.ParamType):
                 f"{value!r} is not an amount of tokens", fix="give a number such as 100 or 0.5", exit_code=2
             )
         whole, _, fraction = value.partition(".")
-        return int(whole) * 10**18 + int(fraction.ljust(18, "0"))
+        return int(whole) * TOKEN_WEI + int(fraction.ljust(18, "0"))
 
 
 ADDRESS, HASH, TOKENS = AddressType(), HashType(), TokensType()

@@ -1,24 +1,22 @@
 """The options that name a pool's terms, and whether they go together.
 
-Decides their spelling and defaults. Amounts are whole tokens, times seconds.
+Decides their spelling and defaults. Amounts are tokens, kept as wei; times are seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from node.cli_options import options
+from node.cli_options import TOKENS, options
 from node.errors import UserError
+from node.show import tokens
 
 if TYPE_CHECKING:
     from ledger.types import Terms
 
-TOKEN_WEI, MAX_TOKENS = 10**18, 1e15
-TOKENS = click.FloatRange(0)
 SECONDS = click.IntRange(1, 2**32 - 1)
 
 
@@ -27,9 +25,9 @@ def _option(name: str, kind: click.ParamType, default: float | str, help_text: s
 
 
 terms_options = options(
-    _option("--min-stake", TOKENS, 1.0, "Tokens that a member must hold at stake."),
-    _option("--slash", TOKENS, 1.0, "Tokens burnt by a rejection, at most --min-stake."),
-    _option("--unit-price", TOKENS, 0.0, "Tokens paid for a unit of verified work (a generated token)."),
+    _option("--min-stake", TOKENS, "1", "Tokens that a member must hold at stake."),
+    _option("--slash", TOKENS, "1", "Tokens burnt by a rejection, at most --min-stake."),
+    _option("--unit-price", TOKENS, "0", "Tokens paid for a unit of verified work (a generated token)."),
     _option("--member-limit", click.IntRange(1, 2**32 - 1), 10_000, "Most members at once."),
     _option("--quorum", click.IntRange(1, 254), 1, "Validators that must agree on a verdict."),
     click.option(
@@ -47,7 +45,7 @@ def check_terms(terms: Mapping[str, Any]) -> None:
     """Raise UserError where the options contradict each other."""
     if terms["slash"] > terms["min_stake"]:
         raise UserError(
-            f"--slash {terms['slash']:g} is more than --min-stake {terms['min_stake']:g}",
+            f"--slash {tokens(terms['slash'])} is more than --min-stake {tokens(terms['min_stake'])}",
             fix="a rejection burns at most the stake",
             exit_code=2,
         )
@@ -60,13 +58,13 @@ def check_terms(terms: Mapping[str, Any]) -> None:
 
 
 def terms_of(terms: Mapping[str, Any]) -> Terms:
-    """The options as the contract's terms, amounts in wei. Raises UserError for an amount that cannot be."""
+    """The options as the contract's terms."""
     from ledger.types import Terms
 
     return Terms(
-        min_stake_wei=tokens_wei(terms["min_stake"]),
-        slash_wei=tokens_wei(terms["slash"]),
-        unit_price_wei=tokens_wei(terms["unit_price"]),
+        min_stake_wei=terms["min_stake"],
+        slash_wei=terms["slash"],
+        unit_price_wei=terms["unit_price"],
         member_limit=terms["member_limit"],
         quorum=terms["quorum"],
         panel=terms["panel"] or terms["quorum"],
@@ -76,10 +74,3 @@ def terms_of(terms: Mapping[str, Any]) -> Terms:
         lease_s=terms["lease"],
         requirements_uri=terms["requirements"],
     )
-
-
-def tokens_wei(amount: float) -> int:
-    """Whole tokens, as they were written, in wei. Raises UserError for what is no sensible amount."""
-    if not 0 <= amount < MAX_TOKENS:  # also refuses what is no number
-        raise UserError(f"{amount} tokens cannot be", fix=f"give a number from 0 to {MAX_TOKENS:g}", exit_code=2)
-    return int(Decimal(repr(amount)) * TOKEN_WEI)

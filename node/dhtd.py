@@ -1,7 +1,7 @@
 """Decides how the directory child is put together.
 
 Kademlia, content store, chunk server and downloader on one asyncio loop. Run as `python -m node.dhtd` by
-node/network.py. It holds no key of the wallet, signs nothing and decides nothing about membership; when its stdin
+node/dhtd_link.py. It holds no key of the wallet, signs nothing and decides nothing about membership; when its stdin
 ends it stops p2pd and leaves.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -115,13 +114,9 @@ class Dhtd:
         """Encoded valid records under `key`."""
         return [encode_record(record) for record in await self._open_directory.lookup(key)]
 
-    async def add_blob(self, *, data: bytes | None = None, path: str | None = None) -> bytes:
-        """Keeps bytes, or the bytes of a file; returns the SHA-256."""
-        if data is not None:
-            return self._open_store.add_blob(data)
-        if path is not None:
-            return self._open_store.add_blob_file(Path(path))
-        raise ValueError("add_blob needs data or path")
+    async def add_blob(self, *, data: bytes) -> bytes:
+        """Keeps bytes; returns the SHA-256."""
+        return self._open_store.add_blob(data)
 
     async def remove_blob(self, *, sha256: bytes) -> None:
         """Forgets a blob."""
@@ -139,11 +134,11 @@ class Dhtd:
             return await self._fetch(sha256, urls, max_bytes)
 
     async def fetch_checkpoint(
-        self, *, manifest_hash: bytes, urls: Sequence[str], dest: str | None, kind: str, max_bytes: int
+        self, *, manifest_hash: bytes, urls: Sequence[str], kind: str, max_bytes: int
     ) -> dict[str, Any]:
-        """Fetches and verifies a checkpoint, serving its chunks meanwhile; copies it to `dest` if given.
+        """Fetches and verifies a checkpoint, serving its chunks meanwhile.
 
-        Returns {folder, offenders, served_bytes, kept}. Raises ManifestInvalid for another kind or more bytes.
+        Returns {folder, offenders, kept}. Raises ManifestInvalid for another kind or more bytes.
         """
         store = self._open_store
         with store.expecting(manifest_hash):
@@ -153,11 +148,10 @@ class Dhtd:
                 check_asked(open_manifest(data, run_id=store.run_id), kind=kind, max_bytes=max_bytes)
                 files = await store.begin(data)
                 report = await self._open_downloader.fetch_checkpoint(files, urls)
-            folder = files.folder if dest is None else await asyncio.to_thread(copy_folder, files.folder, Path(dest))
         store.prune()
         return {
-            "folder": str(folder), "offenders": {**found["offenders"], **report.offenders},
-            "served_bytes": report.served_bytes, "kept": self._kept(),
+            "folder": str(files.folder), "offenders": {**found["offenders"], **report.offenders},
+            "kept": self._kept(),
         }  # fmt: skip
 
     async def measure_chunk(self, *, manifest_hash: bytes, urls: Sequence[str]) -> dict[str, Any]:
@@ -263,17 +257,6 @@ def check_port_free(host: str, port: int) -> None:
                 probe.bind((host, port))
             except OSError as error:
                 raise PortTaken(f"DHT port {port} on {host} is in use; choose another") from error
-
-
-def copy_folder(source: Path, target: Path) -> Path:
-    """A whole copy of `source` at `target`, replacing it; readers never see half of it."""
-    temporary = target.with_name(target.name + ".new")
-    shutil.rmtree(temporary, ignore_errors=True)
-    shutil.copytree(source, temporary)
-    if target.exists():
-        shutil.rmtree(target)
-    os.replace(temporary, target)
-    return target
 
 
 async def serve() -> None:

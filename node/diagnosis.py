@@ -6,7 +6,6 @@ data folder. What cannot be checked is listed with what it lacks.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -27,19 +26,21 @@ from ledger.rpc import Rpc
 from ledger.types import Bar, Pool, PoolState
 from node import doctor_network as judge
 from node.clock import ask_clocks, chain_clock, timekeepers
-from node.config import Requirements, RunConfig
+from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.dial_back import ask_dial_back
 from node.doctor import Finding, LeftOut, ok, problem, worst
 from node.errors import UserError
 from node.facts import Account, DialBackAnswer
+from node.folder_lock import is_running
 from node.handover import relay_urls, relays
 from node.model import base_model, default_cache, unpacked_model
 from node.network import Network
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
 from node.preflight import machine_findings, probe_download
-from node.start import MIN_GAS_WEI, open_ledger
+from node.run_ledger import MIN_GAS_WEI, open_ledger
+from node.sections import Requirements
 from node.streams import Peer, StreamError, open_peer
 
 MAX_DIALLED_RELAYS = 3
@@ -80,7 +81,8 @@ class Diagnosis:
 
     def leave_out(self, why: str, *checks: str) -> None:
         """Say why some checks are not made."""
-        self.left_out += [LeftOut(check=check, why=why) for check in checks]
+        known = {item.check for item in self.left_out}
+        self.left_out += [LeftOut(check=check, why=why) for check in checks if check not in known]
 
     def leave_out_rest(self, question: Question, why: str) -> None:
         """Say it of all that were neither made nor left out yet."""
@@ -97,8 +99,6 @@ async def diagnose(question: Question) -> Diagnosis:
         question.role, config, wanted=question.wanted, data_dir=question.data_dir, port=question.port,
         with_ports=not running,
     )  # fmt: skip
-    if running:
-        found.leave_out(f"a node runs in {question.data_dir}; stop it to test its ports", "ports", "reachability")
     dial = not any(finding.check == "ports" and finding.status == "problem" for finding in found.findings)
     if running:
         found.leave_out(f"a node runs in {question.data_dir}; stop it to test its ports", "ports", "reachability")
@@ -144,18 +144,6 @@ async def _check_run(found: Diagnosis, question: Question, folder: Path | None, 
         verdict = judge_clock((), await trio.to_thread.run_sync(chain_clock, ledger))
         found.findings.append(judge.check_clock(verdict))
         found.leave_out_rest(question, "give --join a node's DHT address")
-
-
-def is_running(data_dir: Path) -> bool:
-    """Whether a node holds the folder's lock."""
-    try:
-        with (data_dir / "lock").open("r") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def _as_problem(error: BaseException, config: RunConfig, *, chain_is_ok: bool) -> Finding:
@@ -281,7 +269,7 @@ async def _check_model(folder: Path, ledger: Ledger, network: Network, pool: Poo
     base: dict[str, bytes] | None = None
     if first is not None:
         try:
-            path = await network.fetch_blob(
+            path = await network.content.fetch_blob(
                 first.manifest_hash, max_bytes=MAX_MANIFEST_BYTES, timeout_s=MANIFEST_TIMEOUT_S,
                 urls=await relay_urls(ledger, network, pool.pool_id),
             )  # fmt: skip

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from node.config import Requirements
 from node.facts import Cpu, Disk, Gpus, Memory, Port, Software
+from node.sections import Requirements
 from rl.hardware import choose_compute_type
 
 Status = Literal["ok", "warning", "problem"]

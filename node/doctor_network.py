@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
 from dht.clock import CHAIN_TOLERANCE_S, ClockSample, ClockVerdict, off, offset_in_words
-from node.config import Requirements
 from node.doctor import Finding, ok, problem, warning
 from node.errors import UserError
 from node.facts import Account, DialBackAnswer, Download
+from node.sections import Requirements
+from node.show import ETHER_WEI, tokens
 
-TOKEN_WEI = ETHER_WEI = 10**18
 LONG_FETCH_S = 600.0
 """A policy that takes longer is old when it is here: a step of the report takes about 22 minutes."""
 MB = 10**6
@@ -65,18 +65,18 @@ def check_stake(account: Account, *, role: str | None, min_stake_wei: int, manag
             "see the verdict on the ledger; only the pool's manager can let it in again",
         )
     free_wei = account.stake_wei - account.locked_wei
-    staked = f"{free_wei / TOKEN_WEI:g}"
-    wanted = f"pool {pool_id} asks for {min_stake_wei / TOKEN_WEI:g}"
+    staked = tokens(free_wei)
+    wanted = f"pool {pool_id} asks for {tokens(min_stake_wei)}"
     missing_wei = min_stake_wei - free_wei
     if missing_wei <= 0:
         member = ", and it is a member" if account.active else ""
         return ok("stake", f"{staked} tokens are at stake; {wanted}{member}")
     if account.tokens_wei >= missing_wei:
-        return ok("stake", f"{missing_wei / TOKEN_WEI:g} tokens will be staked at the start; {wanted}")
+        return ok("stake", f"{tokens(missing_wei)} tokens will be staked at the start; {wanted}")
     return problem(
         "stake",
-        f"{account.stake_wei / TOKEN_WEI:g} tokens at stake and {account.tokens_wei / TOKEN_WEI:g} in hand; {wanted}",
-        f"send {(missing_wei - account.tokens_wei) / TOKEN_WEI:g} stake tokens to {account.address}",
+        f"{tokens(account.stake_wei)} tokens at stake and {tokens(account.tokens_wei)} in hand; {wanted}",
+        f"send {tokens(missing_wei - account.tokens_wei)} stake tokens to {account.address}",
     )
 
 

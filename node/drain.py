@@ -6,10 +6,9 @@ the ledger in its place. It refuses to end a process, and to leave a pool of whi
 
 from __future__ import annotations
 
-import fcntl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from eth_account.signers.local import LocalAccount
@@ -17,25 +16,14 @@ from eth_account.signers.local import LocalAccount
 from ledger.errors import LedgerError
 from node.config import RunConfig
 from node.errors import UserError
+from node.folder_lock import alone_in
 from node.intent import Wish, read_wish, write_wish
+from node.run_ledger import open_ledger
 from node.show import moment, tokens
-from node.start import open_ledger
 from node.state import FILE as STATE_FILE
 from node.state import NodeState
 
 LOOK_S = 0.5
-
-
-@contextmanager
-def alone_in(data_dir: Path) -> Iterator[bool]:
-    """Holds the folder's lock in the block, and says whether that was possible: False while a node runs there."""
-    with (data_dir / "lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
 
 
 def set_pause(data_dir: Path, *, paused: bool) -> str:

@@ -20,7 +20,7 @@ from node.membership import request_any
 from node.orders import ORDER_LIFETIME_S, ORDER_REPLY_BYTES, ORDERS_PROTOCOL, Kind, Order, sign_order
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
-from node.start import domain_of, open_ledger
+from node.run_ledger import domain_of, open_ledger
 from node.streams import RemoteError, StreamError, open_peer
 
 

@@ -121,13 +121,13 @@ class Reception:
         member = await on_chain(self._ledger.member, self._pool_id, address)
         if not member.active or member.role is not Role.WORKER:
             raise Refusal(NOT_A_MEMBER, "only active workers of the pool may submit")
-        sha256 = await self._network.add_blob(data)
+        sha256 = await self._network.content.add_blob(data)
         kept = self._kept[address]
         if self._owners.setdefault(sha256, address) == address and sha256 not in kept:
             kept.append(sha256)
         while len(kept) > self._max_files:
             del self._owners[kept[0]]
-            await self._network.remove_blob(kept.popleft())
+            await self._network.content.remove_blob(kept.popleft())
         log.info("took %d bytes from %s", len(data), address)
         self._metrics.write("received", node=address, size_bytes=len(data), file_hash=sha256.hex())
         return {"sha256": sha256}

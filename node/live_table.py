@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from node.observation import NodeView, Observation
+from node.show import TOKEN_WEI
 
-TOKEN_WEI = 10**18
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_STEPS = 30
 NOTHING = "·"

@@ -26,12 +26,12 @@ from node.config import RunConfig, load_config
 from node.errors import UserError
 from node.local_run import LocalRun, Participant
 from node.model import base_model
-from node.start import deployment_of, with_ledger
+from node.run_ledger import deployment_of, with_ledger
+from node.show import ETHER_WEI, TOKEN_WEI
 from node.terms import terms_told
 from node.wallet import create_wallet
 
 CONTRACTS = Path(__file__).resolve().parent.parent / "contracts"
-TOKEN_WEI = ETHER_WEI = 10**18
 STAKE_WEI, FUND_WEI = 100 * TOKEN_WEI, 10_000 * TOKEN_WEI
 TERMS = Terms(
     min_stake_wei=STAKE_WEI,

@@ -27,7 +27,7 @@ from node.errors import DiskFull, UserError
 from node.metrics import MetricsTail
 from node.observation import NodeView, Observation
 from node.processes import NodeProcess, keep_running, memory_bytes, stop_all
-from node.start import deployment_of
+from node.run_ledger import deployment_of
 
 WORKER_NICENESS = "10"
 BOOTSTRAP_TIMEOUT_S = 180.0

@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import trio
-from eth_account.signers.local import LocalAccount
 
 from dht.records import NodeRecord
-from dht.signing import RecordDomain
 from ledger.client import Ledger
 from ledger.errors import Reverted
 from ledger.types import Role
 from node import membership, relay, validator, worker
 from node.chain import on_chain
-from node.config import RunConfig
 from node.contact import seal_contact
 from node.errors import UserError
 from node.intent import Intent
 from node.log_ring import LogRing
-from node.metrics import MetricsLog
 from node.network import Network
 from node.order_desk import OrderDesk
+from node.place import Place
 from node.policies import Policies
 from node.preflight import check_before_download
 from node.pulse import Pulse
-from node.state import NodeState
 from node.streams import Peer
 
 log = logging.getLogger(__name__)
@@ -60,24 +55,11 @@ class Announcement:
         log.info("this node's address is sealed to manager %s", manager.address)
 
 
-async def live(
-    role: str,
-    config: RunConfig,
-    ledger: Ledger,
-    peer: Peer,
-    network: Network,
-    state: NodeState,
-    metrics: MetricsLog,
-    ring: LogRing,
-    *,
-    account: LocalAccount,
-    domain: RecordDomain,
-    sequence_start: int,
-    data_dir: Path,
-) -> None:
+async def live(place: Place, ring: LogRing) -> None:
     """Until cancelled, or until the node has left by its owner's wish. Raises Blacklisted, UserError."""
-    pool_id, address = config.ledger.pool_id, account.address
-    intent, announcement = Intent(data_dir), Announcement(network, peer, role=role, address=address)
+    role, address, pool_id = place.role, place.address, place.pool_id
+    ledger, peer, network = place.ledger, place.peer, place.network
+    intent, announcement = Intent(place.data_dir), Announcement(network, peer, role=role, address=address)
 
     async def manager() -> str:
         return (await on_chain(ledger.pool, pool_id)).manager
@@ -88,39 +70,36 @@ async def live(
     pulse = Pulse(
         peer,
         network,
-        account=account,
-        domain=domain,
+        account=place.account,
+        domain=place.domain,
         manager=manager,
-        sequence=state.sequence("heartbeat", start=sequence_start),
-        heartbeat_s=config.network.heartbeat_s,
+        sequence=place.state.sequence("heartbeat", start=int(network.clock.now_s() * 1000)),
+        heartbeat_s=place.config.network.heartbeat_s,
         mode=lambda: intent.mode,
         on_manager=announcement.manager_is,
     )
     intent.on_change = pulse.beat_soon
     desk = OrderDesk(
-        state, ring, data_dir=data_dir, domain=domain, own_address=address, manager=manager, is_member=is_member
-    )
+        place.state, ring, data_dir=place.data_dir, domain=place.domain, own_address=address, manager=manager,
+        is_member=is_member,
+    )  # fmt: skip
     admission = membership.Admission(ledger, address=address, pool_id=pool_id, role=Role[role.upper()])
     admission.listen(peer)
     desk.listen(peer)
-    policies = Policies(ledger, network, metrics, pool_id=pool_id, serve=role == "relay" or config.worker.serve)
+    serves = role == "relay" or place.config.worker.serve
+    policies = Policies(ledger, network, place.metrics, pool_id=pool_id, serve=serves)
 
     async def work() -> None:
         await admission.wait()
-        metrics.write("joined", role=role, address=address)
-        await check_before_download(config, ledger, network)
+        place.metrics.write("joined", role=role, address=address)
+        await check_before_download(place.config, ledger, network)
         match role:
             case "relay":
-                await relay.run(config, ledger, peer, network, policies, metrics)
+                await relay.run(place, policies)
             case "validator":
-                await validator.run(
-                    config, ledger, network, policies, metrics, desk, address=address, data_dir=data_dir
-                )
+                await validator.run(place, policies, desk)
             case "worker":
-                await worker.run(
-                    config, ledger, peer, network, policies, metrics, admission, state, intent, pulse, desk,
-                    address=address, data_dir=data_dir,
-                )  # fmt: skip
+                await worker.run(place, policies, admission, intent, pulse, desk)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(intent.follow)

@@ -27,6 +27,7 @@ from node.chain import on_chain
 from node.contact import ContactInvalid, ways_to
 from node.errors import UserError
 from node.roster import Standing
+from node.show import tokens
 from node.streams import Peer, PeerUnreachable, Refusal
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ async def ensure_stake(ledger: Ledger, account: LocalAccount, min_stake_wei: int
     balance_wei = await on_chain(ledger.token_balance, address)
     if balance_wei < missing_wei:
         raise UserError(
-            f"{address} holds {balance_wei / 1e18:g} stake tokens, the pool asks for {missing_wei / 1e18:g} more",
+            f"{address} holds {tokens(balance_wei)} stake tokens, the pool asks for {tokens(missing_wei)} more",
             fix=f"send stake tokens to {address}, then start again",
         )
     # The registry takes no empty stake; a pool that asks for none is joined with the smallest one.
@@ -69,7 +70,7 @@ async def ensure_stake(ledger: Ledger, account: LocalAccount, min_stake_wei: int
         binding = await on_chain(ledger.new_binding, address, address, BINDING_LIFETIME_S)
         signature = await trio.to_thread.run_sync(sign_binding, binding, ledger.deployment, account)
         await on_chain(ledger.register, binding, signature, missing_wei)
-    log.info("staked %g tokens", missing_wei / 1e18)
+    log.info("staked %s tokens", tokens(missing_wei))
 
 
 def parse_invite(message: Mapping[str, Any]) -> tuple[Invite, bytes]:

@@ -102,8 +102,31 @@ def sentence(event: on_ledger.Event) -> str:
                 return f"{event.manager} is to manage pool {event.pool_id}, once it starts (epoch {event.epoch})"
             until = moment(event.expires_unix_s)
             return f"{event.manager} manages pool {event.pool_id} until {until} (epoch {event.epoch})"
+        case on_ledger.PoolStateChanged():
+            return f"pool {event.pool_id} is {event.state.name.lower()} now"
+        case on_ledger.PoolCreated():
+            stake, slash = tokens(event.terms.min_stake_wei), tokens(event.terms.slash_wei)
+            told = f"pool {event.pool_id} was created by {event.owner}: stake {stake}, a rejection burns {slash} tokens"
+            return f"{told}, {event.terms.quorum} of {event.terms.panel} validators decide"
+        case on_ledger.PoolFunded():
+            return f"{event.by} gave {tokens(event.amount_wei)} tokens to pool {event.pool_id} for work"
+        case on_ledger.FundsReclaimed():
+            return f"{event.owner} took back the {tokens(event.amount_wei)} tokens that pool {event.pool_id} had left"
+        case on_ledger.ManagerSet():
+            return f"{event.manager} may {'' if event.allowed else 'no longer '}manage pool {event.pool_id}"
+        case on_ledger.JoinsPaused():
+            takes = "takes no new members" if event.paused else "takes new members again"
+            return f"pool {event.pool_id} {takes}"
+        case on_ledger.DomainCreated():
+            return f"domain {event.domain_id} ({event.name}) was created by {event.owner}"
+        case on_ledger.PoolOwnerOffered() | on_ledger.DomainOwnerOffered():
+            return f"{_place(event)} is offered to {event.to}"
+        case on_ledger.PoolOwnerChanged() | on_ledger.DomainOwnerChanged():
+            return f"{_place(event)} is owned by {event.owner} now"
+        case on_ledger.InviteCancelled():
+            return f"an invite of {event.node} into pool {event.pool_id} was cancelled"
         case _:
-            return _by_name(event)
+            raise TypeError(f"no words for {type(event).__name__}")
 
 
 def concerns(event: on_ledger.Event, accounts: Iterable[str]) -> bool:
@@ -133,8 +156,6 @@ def _reached(event: on_ledger.OutcomeReached) -> str:
     return told if event.outcome is Outcome.ACCEPTED else f"{told}: {why(event.reason)}"
 
 
-def _by_name(event: on_ledger.Event) -> str:
-    """For the few that need no words: name and values."""
-    hidden = {"block", "log_index"}
-    values = ", ".join(f"{f.name} {getattr(event, f.name)}" for f in fields(event) if f.name not in hidden)
-    return f"{type(event).__name__}: {values}"
+def _place(event: on_ledger.Event) -> str:
+    pool_id = getattr(event, "pool_id", None)
+    return f"domain {event.domain_id}" if pool_id is None else f"pool {pool_id}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,18 +9,17 @@ from pathlib import Path
 
 import trio
 from eth_account import Account
-from rich.console import Console
-from rich.table import Table
 
 from dht.records import Authority, NodeRecord, SignedRecord
 from ledger.client import Ledger
+from node import show
 from node.chain import on_chain
 from node.clock import chain_clock
 from node.config import RunConfig
 from node.dhtd_link import NetworkStartFailed
 from node.errors import UserError
 from node.network import Network, NetworkConfig, open_network
-from node.start import domain_of, open_ledger
+from node.run_ledger import domain_of, open_ledger
 
 FIND_TIMEOUT_S = 15.0
 LOOK_S = 0.5
@@ -35,7 +33,7 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
     found, now_s = trio.run(_find, config, join)
     records = [record for record in found if record.expires_unix_s > now_s]
     lifetime_s = config.network.record_lifetime_s
-    rows = [
+    found_rows = [
         {
             "role": ",".join(record.content.roles),
             "peer_id": record.content.peer_id,
@@ -45,15 +43,11 @@ def main(config: RunConfig, *, join: tuple[str, ...], as_json: bool = False) -> 
         }
         for record in sorted(records, key=lambda r: (r.content.roles, r.subject))
     ]
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return
-    table = Table(title=f"{len(rows)} live nodes")
-    for column in ("role", "peer id", "address", "record's age"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(row["role"], row["peer_id"], row["address"], f"{row['age_s']:.0f} s")
-    Console().print(table)
+    told = [row | {"record's age": f"{row['age_s']:.0f} s"} for row in found_rows]
+    show.rows(
+        found_rows if as_json else told, ("role", "address", "peer_id", "record's age"),
+        as_json=as_json, empty="no live nodes",
+    )  # fmt: skip
 
 
 @asynccontextmanager

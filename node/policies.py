@@ -74,7 +74,7 @@ class Policies:
         """Whether this version is dealt with: here, or wrong for ever."""
         began = trio.current_time()
         try:
-            folder = await self._network.fetch_checkpoint(
+            folder = await self._network.content.fetch_checkpoint(
                 checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
             )
         except (ManifestInvalid, CheckpointWrong) as fault:

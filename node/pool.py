@@ -18,8 +18,8 @@ from node.errors import UserError
 from node.membership import send_invite
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
+from node.run_ledger import deployment_of, domain_of, open_ledger, with_ledger
 from node.show import plain
-from node.start import deployment_of, domain_of, open_ledger, with_ledger
 from node.streams import StreamError, open_peer
 from node.terms import terms_told
 

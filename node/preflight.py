@@ -15,7 +15,7 @@ from ledger.client import Ledger
 from node import doctor
 from node.chain import on_chain
 from node.child import ChildError
-from node.config import Requirements, RunConfig
+from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.doctor import Finding
 from node.doctor_network import check_bandwidth
@@ -24,6 +24,7 @@ from node.facts import Download
 from node.handover import relay_urls
 from node.network import Network
 from node.probes import probe_cpu, probe_disk, probe_gpus, probe_memory, probe_ports, probe_software
+from node.sections import Requirements
 
 log = logging.getLogger(__name__)
 LEVELS = {"ok": logging.INFO, "warning": logging.WARNING, "problem": logging.ERROR}
@@ -81,9 +82,9 @@ async def probe_download(ledger: Ledger, network: Network, pool_id: int) -> Down
     if newest is None:
         return None
     try:
-        serving = [*await relay_urls(ledger, network, pool_id), *await network.providers(newest.manifest_hash)]
+        serving = [*await relay_urls(ledger, network, pool_id), *await network.content.providers(newest.manifest_hash)]
         others = [url for url in dict.fromkeys(serving) if url != network.bulk_url]
-        got = await network.measure_chunk(newest.manifest_hash, others, timeout_s=SPEED_TIMEOUT_S)
+        got = await network.content.measure_chunk(newest.manifest_hash, others, timeout_s=SPEED_TIMEOUT_S)
     except (ContentUnavailable, ManifestInvalid, NetworkDown, ChildError) as fault:
         return Download(fault=str(fault))
     return Download(chunk_bytes=got["chunk_bytes"], seconds=got["seconds"], policy_bytes=got["total_bytes"])

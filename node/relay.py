@@ -5,28 +5,23 @@ It also dials back the nodes that ask whether they can be reached.
 
 from __future__ import annotations
 
-from ledger.client import Ledger
-from node.config import RunConfig
 from node.dial_back import serve_dial_back
 from node.handover import Reception
-from node.metrics import MetricsLog
-from node.network import Network
+from node.place import Place
 from node.policies import Policies
-from node.streams import Peer
 
 
-async def run(
-    config: RunConfig, ledger: Ledger, peer: Peer, network: Network, policies: Policies, metrics: MetricsLog
-) -> None:
+async def run(place: Place, policies: Policies) -> None:
     """Serve until cancelled."""
+    limits = place.config.relay
     reception = Reception(
-        ledger,
-        network,
-        metrics,
-        pool_id=config.ledger.pool_id,
-        max_bytes=config.relay.max_submission_bytes,
-        max_files=config.relay.max_submissions,
+        place.ledger,
+        place.network,
+        place.metrics,
+        pool_id=place.pool_id,
+        max_bytes=limits.max_submission_bytes,
+        max_files=limits.max_submissions,
     )
-    reception.listen(peer)
-    serve_dial_back(peer)
-    await policies.follow(behind=config.rl.asynchrony)
+    reception.listen(place.peer)
+    serve_dial_back(place.peer)
+    await policies.follow(behind=place.config.rl.asynchrony)

@@ -13,10 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from node.live_table import TOKEN_WEI, rewards_of, tokens_per_s
+from node.live_table import rewards_of, tokens_per_s
 from node.observation import NodeView, Observation
 from node.report_curves import draw
 from node.report_page import render_page
+from node.show import TOKEN_WEI
 
 FIRST_STEPS, LAST_STEPS = 2, 3
 

@@ -13,8 +13,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from node.live_table import TOKEN_WEI, clock
+from node.live_table import clock
 from node.observation import Observation
+from node.show import TOKEN_WEI
 
 Figures = Mapping[str, float | int | None]
 STYLE = """

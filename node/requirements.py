@@ -11,8 +11,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from node.config import Requirements, build_config
+from node.config import build_config
 from node.errors import ConfigError
+from node.sections import Requirements
 
 MAX_REQUIREMENTS_BYTES = 4096
 

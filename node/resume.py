@@ -95,7 +95,7 @@ class Resume:
         if newest is None:
             log.info("publishing the base policy %s", self._base)
             await self._training.load(self._base)
-            manifest_hash = await self._network.publish_checkpoint(self._base, 0)
+            manifest_hash = await self._network.content.publish_checkpoint(self._base, 0)
             await self._announce(0, manifest_hash)
             return Position(version=0, folder=self._base, manifest_hash=manifest_hash)
         await self._states.find()
@@ -153,10 +153,10 @@ class Resume:
         made = self._training.path(step + 1).with_name(f"again-{step + 1}")
         await self._training.train(batch, made)
         announced = await on_chain(self._ledger.checkpoint, self._pool_id, step + 1)
-        manifest_hash = await self._network.publish_checkpoint(made, step + 1)
+        manifest_hash = await self._network.content.publish_checkpoint(made, step + 1)
         if manifest_hash != announced.manifest_hash:
             shutil.rmtree(made, ignore_errors=True)
-            self._network.withdraw_content(manifest_hash)
+            self._network.content.withdraw(manifest_hash)
             raise NoWay(f"step {step} came out differently than announced (other hardware or settings?)")
         log.info("step %d gave policy %d as announced, bit by bit", step, step + 1)
         target = self._training.path(step + 1)
@@ -177,13 +177,13 @@ class Resume:
         announced = await on_chain(self._ledger.checkpoint, self._pool_id, version)
         folder, wrong = self._at_hand(version).get(version), ""
         if folder is not None:
-            manifest_hash = await self._network.publish_checkpoint(folder, version)
+            manifest_hash = await self._network.content.publish_checkpoint(folder, version)
             if manifest_hash == announced.manifest_hash:
                 return folder
-            self._network.withdraw_content(manifest_hash)
+            self._network.content.withdraw(manifest_hash)
             wrong = f"{folder} is not policy {version} as the ledger records it; "
         log.info("%sfetching policy %d", wrong, version)
         try:
-            return await self._network.fetch_checkpoint(announced.manifest_hash, timeout_s=FETCH_TIMEOUT_S)
+            return await self._network.content.fetch_checkpoint(announced.manifest_hash, timeout_s=FETCH_TIMEOUT_S)
         except (ContentUnavailable, ManifestInvalid, CheckpointWrong) as error:
             raise NoWay(f"{wrong}policy {version} is neither here nor served: {error}") from error

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-TOKEN_WEI = 10**18
+TOKEN_WEI = ETHER_WEI = 10**18
 
 
 def plain(value: Any) -> Any:

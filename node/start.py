@@ -6,11 +6,11 @@ fault that a person can cure ends as a `UserError`; the rest keeps its traceback
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,15 +18,10 @@ import trio
 from eth_account.signers.local import LocalAccount
 
 from dht.records import Authority
-from dht.signing import RecordDomain
 from ledger.client import Ledger
-from ledger.deployment import Deployment
 from ledger.errors import (
-    ChainUnavailable,
     DatabaseTooNew,
     InsufficientFunds,
-    LedgerError,
-    Reverted,
     WrongChain,
 )
 from ledger.types import Pool, PoolState
@@ -37,67 +32,38 @@ from node.config import RunConfig
 from node.contact import contact_key
 from node.dhtd_link import NetworkStartFailed
 from node.errors import DiskFull, UserError
+from node.folder_lock import alone_in
 from node.lease import follow_manager
 from node.log_ring import LogRing
 from node.metrics import MetricsLog
 from node.model import base_model
-from node.network import Network, NetworkConfig, open_network
+from node.network import NetworkConfig, open_network
 from node.overseer import Overseer
 from node.peer_key import load_peer_key
+from node.place import Place
 from node.ports import Ports, remember_ports, remembered_ports
 from node.preflight import check_at_start
+from node.run_ledger import MIN_GAS_WEI, domain_of, open_ledger
 from node.state import NodeState
-from node.streams import Peer, open_peer
+from node.streams import open_peer
 from node.terms import own_stake_told, terms_told, weaknesses
 
 log = logging.getLogger(__name__)
-MIN_GAS_WEI = 10**15
 
 
-def deployment_of(config: RunConfig) -> Deployment:
-    """The contracts that the config names. Raises UserError for an address that is none."""
-    section = config.ledger
-    if not int(section.root, 16):
-        raise UserError("no run is configured: ledger.root is zero", fix="name the run's file with --config run.toml")
-    fields = {"chain_id": section.chain_id, "salt": section.salt, "token": section.token, "pools": section.root}
-    fields |= {name: getattr(section, name) for name in ("registry", "treasury", "runs", "court")}
-    try:
-        return Deployment.from_dict(fields)
-    except LedgerError as error:
-        raise UserError(f"the [ledger] section is unusable: {error}", fix="use the run.toml of the run") from error
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What the command line asks for, the ledger that it was checked against, and the log's newest lines."""
 
-
-def with_ledger(config: RunConfig, deployment: Deployment, *, rpc: str, pool_id: int) -> RunConfig:
-    """The config with its [ledger] section describing that pool; the inverse of `deployment_of`."""
-    fields = deployment.to_dict()
-    fields.pop("block")
-    fields["root"] = fields.pop("pools")
-    section = config.ledger.model_copy(update=fields | {"rpc": rpc, "pool_id": pool_id})
-    return config.model_copy(update={"ledger": section})
-
-
-def open_ledger(config: RunConfig, account: LocalAccount | None, queue_path: Path | None) -> tuple[Ledger, Pool]:
-    """The ledger, checked to be the configured one, and this run's pool. Raises UserError."""
-    try:
-        ledger = Ledger(config.ledger.rpc, deployment_of(config), account, queue_path)
-        ledger.check()
-        return ledger, ledger.pool(config.ledger.pool_id)
-    except ChainUnavailable as error:
-        raise UserError(str(error), fix="start the chain, or name its address with --rpc URL") from error
-    except WrongChain as error:
-        raise UserError(str(error), fix="check --rpc and the [ledger] section of the run's config") from error
-    except DatabaseTooNew as error:
-        raise UserError(str(error), fix="start the newer program, or name another --data-dir") from error
-    except Reverted as error:
-        raise UserError(
-            f"pool {config.ledger.pool_id} cannot be read: {error}", fix="check ledger.pool_id in the run's config"
-        ) from error
-
-
-def domain_of(ledger: Ledger, pool_id: int) -> RecordDomain:
-    """Where signatures of this run hold."""
-    at = ledger.deployment
-    return RecordDomain(chain_id=at.chain_id, contract=at.pools, salt=at.salt, run_id=ledger.run_id(pool_id))
+    role: str
+    config: RunConfig
+    account: LocalAccount
+    join: tuple[str, ...]
+    data_dir: Path
+    port: int
+    ledger: Ledger
+    pool: Pool
+    ring: LogRing
 
 
 def run_role(
@@ -108,40 +74,48 @@ def run_role(
     logging.getLogger().addHandler(ring := LogRing())
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     (data_dir / "submissions").mkdir(exist_ok=True)
-    lock = (data_dir / "lock").open("w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until this process ends
-    except OSError as error:
-        raise UserError(
-            f"another node runs in {data_dir}", fix="stop it, or give this one its own wallet and --data-dir"
-        ) from error
-    check_at_start(role, config, data_dir=data_dir, port=port)
-    ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
-    for name, text in terms_told(
-        pool, chain_unix_s=ledger.chain_time_s(), funds_wei=ledger.funds_of(pool.pool_id)
-    ).items():
+    with alone_in(data_dir) as alone:
+        if not alone:
+            raise UserError(
+                f"another node runs in {data_dir}", fix="stop it, or give this one its own wallet and --data-dir"
+            )
+        check_at_start(role, config, data_dir=data_dir, port=port)
+        ledger, pool = open_ledger(config, account, data_dir / "ledger.sqlite")
+        try:
+            _check_account(role, ledger, pool, account.address)
+            trio.run(
+                _until_stopped,
+                _Start(
+                    role=role, config=config, account=account, join=join, data_dir=data_dir, port=port, ledger=ledger,
+                    pool=pool, ring=ring,
+                ),
+            )  # fmt: skip
+        except BaseExceptionGroup as group:
+            cured = [told for fault in _leaves(group) if (told := _as_user_error(fault, data_dir)) is not None]
+            if not cured:
+                raise
+            raise cured[0] from group
+        finally:
+            ledger.close()
+
+
+def _check_account(role: str, ledger: Ledger, pool: Pool, address: str) -> None:
+    """Whether the ledger lets the wallet begin, under terms that are told first. Raises UserError."""
+    told = terms_told(pool, chain_unix_s=ledger.chain_time_s(), funds_wei=ledger.funds_of(pool.pool_id))
+    for name, text in told.items():
         log.info("pool %d, %s: %s", pool.pool_id, name, text)
     for text in weaknesses(pool):
         log.warning("pool %d: %s", pool.pool_id, text)
     ledger.settle()  # what an earlier process sent and did not see mined
-    if ledger.eth_balance(account.address) < MIN_GAS_WEI:
-        raise UserError(f"{account.address} cannot pay for gas", fix=f"send some ether to {account.address}")
+    if ledger.eth_balance(address) < MIN_GAS_WEI:
+        raise UserError(f"{address} cannot pay for gas", fix=f"send some ether to {address}")
     if pool.state is PoolState.ENDED:
         raise UserError(f"pool {pool.pool_id} has ended", fix="use the config of a pool that goes on")
-    if role == "trainer" and not ledger.may_manage(pool.pool_id, account.address):
+    if role == "trainer" and not ledger.may_manage(pool.pool_id, address):
         raise UserError(
-            f"{account.address} may not manage pool {pool.pool_id}, whose manager is {pool.manager}",
+            f"{address} may not manage pool {pool.pool_id}, whose manager is {pool.manager}",
             fix="start the trainer with a manager's wallet, or let the pool's owner allow this one",
         )
-    try:
-        trio.run(_until_stopped, role, config, ledger, pool, account, join, data_dir, port, ring)
-    except BaseExceptionGroup as group:
-        cured = [told for fault in _leaves(group) if (told := _as_user_error(fault, data_dir)) is not None]
-        if not cured:
-            raise
-        raise cured[0] from group
-    finally:
-        ledger.close()
 
 
 def _leaves(group: BaseException) -> Iterator[BaseException]:
@@ -163,20 +137,10 @@ def _as_user_error(fault: BaseException, data_dir: Path) -> UserError | None:
     return None
 
 
-async def _until_stopped(
-    role: str,
-    config: RunConfig,
-    ledger: Ledger,
-    pool: Pool,
-    account: LocalAccount,
-    join: tuple[str, ...],
-    data_dir: Path,
-    port: int,
-    ring: LogRing,
-) -> None:
+async def _until_stopped(start: _Start) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
-        await _run(role, config, ledger, pool, account, join, data_dir, port, ring)
+        await _run(start)
         nursery.cancel_scope.cancel()
 
 
@@ -188,17 +152,15 @@ async def _cancel_on_signal(scope: trio.CancelScope) -> None:
 
 
 @asynccontextmanager
-async def _connected(
-    role: str, config: RunConfig, ledger: Ledger, pool: Pool, account: LocalAccount, join: tuple[str, ...],
-    data_dir: Path, port: int, state: NodeState,
-) -> AsyncIterator[tuple[Peer, Network]]:  # fmt: skip
-    """This node's libp2p host and its place in the DHT."""
-    host = config.network.host
+async def _placed(start: _Start) -> AsyncIterator[Place]:
+    """This node with its libp2p host and its place in the DHT."""
+    role, config, data_dir, ledger, pool = start.role, start.config, start.data_dir, start.ledger, start.pool
+    host, port, domain = config.network.host, start.port, domain_of(ledger, pool.pool_id)
     ports = Ports(stream=port, dht=port + 1, bulk=port + 2) if port else remembered_ports(data_dir, host)
     hidden = role == "worker" and not config.worker.serve
     settings = NetworkConfig(
         host=host,
-        bootstrap=join,
+        bootstrap=start.join,
         keep_versions=config.network.keep_versions,
         lifetime_s=config.network.record_lifetime_s,
         dht_port=ports.dht,
@@ -209,71 +171,62 @@ async def _connected(
         serve=not hidden,
     )
     admit = membership.serves_workers if hidden else membership.belongs
-    async with (
-        open_peer(load_peer_key(data_dir), f"/ip4/{host}/tcp/{ports.stream}") as peer,
-        open_network(
-            settings,
-            account=account,
-            domain=domain_of(ledger, pool.pool_id),
-            authority=Authority(manager=pool.manager, epoch=pool.epoch),
-            data_dir=data_dir,
-            state=state,
-            admit=partial(admit, ledger, pool.pool_id),
-        ) as network,
-        kept_clock(peer, network, ledger, pool),
-    ):
-        dht = next(iter(network.multiaddrs), "")
-        remember_ports(data_dir, Ports.of(stream=peer.multiaddrs[0], dht=dht, bulk=network.bulk_url))
-        log.info("%s %s is peer %s", role, account.address, peer.peer_id)
-        if dht:
-            (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")
-            log.info("others join with --join %s", dht)
-        yield peer, network
-
-
-async def _run(
-    role: str,
-    config: RunConfig,
-    ledger: Ledger,
-    pool: Pool,
-    account: LocalAccount,
-    join: tuple[str, ...],
-    data_dir: Path,
-    port: int,
-    ring: LogRing,
-) -> None:
-    metrics, domain = MetricsLog(data_dir / "metrics.jsonl"), domain_of(ledger, pool.pool_id)
-    base = await trio.to_thread.run_sync(base_model, config.model.path) if role == "trainer" else None
-    if role != "trainer":  # who manages stakes nothing
-        await membership.ensure_stake(ledger, account, pool.terms.min_stake_wei)
-        log.info("at stake for this node: %s", own_stake_told(await on_chain(ledger.node, account.address)))
     with closing(NodeState(data_dir, domain.run_id)) as state:
         async with (
-            _connected(role, config, ledger, pool, account, join, data_dir, port, state) as (peer, network),
-            trio.open_nursery() as nursery,
+            open_peer(load_peer_key(data_dir), f"/ip4/{host}/tcp/{ports.stream}") as peer,
+            open_network(
+                settings,
+                account=start.account,
+                domain=domain,
+                authority=Authority(manager=pool.manager, epoch=pool.epoch),
+                data_dir=data_dir,
+                state=state,
+                admit=partial(admit, ledger, pool.pool_id),
+            ) as network,
+            kept_clock(peer, network, ledger, pool),
         ):
-            nursery.start_soon(follow_manager, ledger, network, pool.pool_id)
-            if role == "trainer":
-                key = contact_key(account, domain)
-                overseer = Overseer(
-                    membership.ManagedPool(
-                        ledger, peer, account, key,
-                        pool_id=pool.pool_id, validators=frozenset(config.trainer.validators),
-                    ),
-                    network, state, metrics,
-                    domain=domain, own_address=account.address, heartbeat_s=config.network.heartbeat_s,
-                    run_state=lambda: network.own_run_state,
-                )  # fmt: skip
-                overseer.listen(peer)
-                await network.announce_node(
-                    peer_id=peer.peer_id, roles=(role,), multiaddrs=peer.multiaddrs, x25519=bytes(key.public_key)
-                )
-                await trainer.run(
-                    config, ledger, network, metrics, overseer, address=account.address, base=base, data_dir=data_dir
-                )
-            else:
-                await member.live(
-                    role, config, ledger, peer, network, state, metrics, ring, account=account, domain=domain,
-                    sequence_start=int(network.clock.now_s() * 1000), data_dir=data_dir,
-                )  # fmt: skip
-            nursery.cancel_scope.cancel()
+            dht = next(iter(network.multiaddrs), "")
+            remember_ports(data_dir, Ports.of(stream=peer.multiaddrs[0], dht=dht, bulk=network.bulk_url))
+            log.info("%s %s is peer %s", role, start.account.address, peer.peer_id)
+            if dht:
+                (data_dir / "join").write_text("\n".join(network.multiaddrs) + "\n")
+                log.info("others join with --join %s", dht)
+            yield Place(
+                role=role, config=config, account=start.account, domain=domain, data_dir=data_dir, ledger=ledger,
+                peer=peer, network=network, state=state, metrics=MetricsLog(data_dir / "metrics.jsonl"),
+            )  # fmt: skip
+
+
+async def _run(start: _Start) -> None:
+    if start.role == "trainer":
+        base = await trio.to_thread.run_sync(base_model, start.config.model.path)
+    else:
+        await membership.ensure_stake(start.ledger, start.account, start.pool.terms.min_stake_wei)
+        node = await on_chain(start.ledger.node, start.account.address)
+        log.info("at stake for this node: %s", own_stake_told(node))
+    async with _placed(start) as place, trio.open_nursery() as nursery:
+        nursery.start_soon(follow_manager, place.ledger, place.network, place.pool_id)
+        if start.role == "trainer":
+            await _manage(place, base)
+        else:
+            await member.live(place, start.ring)
+        nursery.cancel_scope.cancel()
+
+
+async def _manage(place: Place, base: Path) -> None:
+    """The trainer's life: it lets others in, and trains."""
+    key, network = contact_key(place.account, place.domain), place.network
+    overseer = Overseer(
+        membership.ManagedPool(
+            place.ledger, place.peer, place.account, key,
+            pool_id=place.pool_id, validators=frozenset(place.config.trainer.validators),
+        ),
+        network, place.state, place.metrics,
+        domain=place.domain, own_address=place.address, heartbeat_s=place.config.network.heartbeat_s,
+        run_state=lambda: network.own_run_state,
+    )  # fmt: skip
+    overseer.listen(place.peer)
+    await network.announce_node(
+        peer_id=place.peer.peer_id, roles=(place.role,), multiaddrs=place.peer.multiaddrs, x25519=bytes(key.public_key)
+    )
+    await trainer.run(place, overseer, base=base)

@@ -94,12 +94,6 @@ class NodeState:
         """The counter called `name`; one at a time of each name."""
         return Counter(self.connection, name, start)
 
-    def heard(self, kind: str, address: str, peer_id: str) -> int:
-        """The highest sequence number that `note_heard` was told; -1 before the first."""
-        where = "kind = ? AND address = ? AND peer_id = ?"
-        row = self.connection.execute(f"SELECT sequence FROM heard WHERE {where}", (kind, address, peer_id)).fetchone()
-        return row[0] if row else -1
-
     def note_heard(self, kind: str, address: str, peer_id: str, sequence: int) -> bool:
         """Remembers `sequence`; False (and nothing remembered) unless it is higher than every earlier one."""
         done = self.connection.execute(

@@ -89,7 +89,7 @@ class States:
                 continue
             try:
                 if await self._standby_is_there():
-                    self.shared = await self._network.publish_checkpoint(
+                    self.shared = await self._network.content.publish_checkpoint(
                         self.folders[newest], newest, kind=TRAINER_STATE, link=True
                     )
                     announce()
@@ -118,7 +118,7 @@ class States:
 
     async def _fetch(self, state_hash: bytes, policies: Policies) -> None:
         policy_bytes = sum(path.stat().st_size for path in policies.folders[policies.newest].iterdir())
-        await self._network.fetch_checkpoint(
+        await self._network.content.fetch_checkpoint(
             state_hash, timeout_s=FETCH_TIMEOUT_S, kind=TRAINER_STATE, max_bytes=largest_state_bytes(policy_bytes)
         )
         await self.find()

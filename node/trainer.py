@@ -3,7 +3,7 @@
 While another trainer holds the lease it stands by: it fetches each policy, the trainer's state and the accepted
 rollouts, and goes on when the lease lapses. It believes outcomes on the ledger and nothing else. Step s + 1 opens as
 soon as step s has its batch, so generation goes on while training runs; workers hold themselves back where their
-policy would be too old (see `node.worker`).
+policy would be too old (see `node.generation`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ledger.errors import Reverted
 from node.batches import Batches, Gathering
 from node.chain import on_chain
 from node.child import ChildDied, ChildError, ChildTimeout, open_child
-from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.errors import UserError
 from node.lease import Lease
 from node.metrics import MetricsLog
 from node.network import Network
 from node.overseer import Overseer
+from node.place import Place
 from node.policies import Policies
 from node.resume import Position, Resume
 from node.states import States
@@ -41,25 +41,16 @@ KEPT_BEHIND = 2
 """Policies that a standby fetches although newer ones exist: it may have to train a step again from them."""
 
 
-async def run(
-    config: RunConfig,
-    ledger: Ledger,
-    network: Network,
-    metrics: MetricsLog,
-    overseer: Overseer,
-    *,
-    address: str,
-    base: Path,
-    data_dir: Path,
-) -> None:
+async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
     """Train `rl.steps` steps from the HF folder `base`, or be there if another cannot. Raises Fenced."""
-    pool_id, steps = config.ledger.pool_id, config.rl.steps
+    config, ledger, network, data_dir = place.config, place.ledger, place.network, place.data_dir
+    pool_id, steps = place.pool_id, config.rl.steps
     newest = await on_chain(ledger.latest_checkpoint, pool_id)
     batches = Batches(first_step=newest.version if newest else 0, wanted=config.rl.groups_per_step)
     gathering = Gathering(config, ledger, network, batches)
-    policies = Policies(ledger, network, metrics, pool_id=pool_id, serve=True)
-    lease = Lease(ledger, pool_id=pool_id, address=address)
-    states = States(network, data_dir / "states", me=address)
+    policies = Policies(ledger, network, place.metrics, pool_id=pool_id, serve=True)
+    lease = Lease(ledger, pool_id=pool_id, address=place.address)
+    states = States(network, data_dir / "states", me=place.address)
     try:
         async with (
             open_child(
@@ -81,7 +72,7 @@ async def run(
                     ledger, network, training, policies, states, gathering,
                     pool_id=pool_id, base=base, announce=publication.on_ledger,
                 )  # fmt: skip
-                await _train(network, metrics, batches, states, training, publication, resume, steps)
+                await _train(place, batches, states, training, publication, resume)
             nursery.cancel_scope.cancel()
     except* (ChildDied, ChildError, ChildTimeout) as faults:
         fault: BaseException = faults
@@ -114,14 +105,7 @@ async def _stand_by(lease: Lease, policies: Policies, states: States, batches: B
 
 
 async def _train(
-    network: Network,
-    metrics: MetricsLog,
-    batches: Batches,
-    states: States,
-    training: Training,
-    publication: _Publication,
-    resume: Resume,
-    steps: int,
+    place: Place, batches: Batches, states: States, training: Training, publication: _Publication, resume: Resume
 ) -> None:
     """From the newest policy to the last one, which somebody else then serves as well."""
     at = await resume.run()
@@ -131,9 +115,9 @@ async def _train(
         nursery.start_soon(publication.follow_open_step)
         nursery.start_soon(publication.follow_lease)
         nursery.start_soon(states.share, publication.run_state)
-        while at.version < steps:
-            at = await _step(training, publication, metrics, batches, at.version)
-        await _await_provider(network, at.manifest_hash)
+        while at.version < place.config.rl.steps:
+            at = await _step(training, publication, place.metrics, batches, at.version)
+        await _await_provider(place.network, at.manifest_hash)
         nursery.cancel_scope.cancel()
     log.info("%d steps are done; the final policy is in %s", at.version, at.folder)
 
@@ -168,7 +152,7 @@ class _Publication:
 
     async def publish(self, folder: Path, version: int) -> Position:
         """Serve the policy in `folder`, put it on the ledger, and tell everyone. Raises Fenced."""
-        manifest_hash = await self._network.publish_checkpoint(folder, version)
+        manifest_hash = await self._network.content.publish_checkpoint(folder, version)
         await self.on_ledger(version, manifest_hash)
         at = Position(version=version, folder=folder, manifest_hash=manifest_hash)
         self.policy(at)
@@ -226,7 +210,7 @@ async def _await_provider(network: Network, manifest_hash: bytes) -> None:
     with trio.move_on_after(LINGER_S):
         while True:
             try:
-                if await network.providers(manifest_hash):
+                if await network.content.providers(manifest_hash):
                     return
             except NetworkDown as fault:
                 log.warning("cannot ask who serves the final policy: %s", fault)

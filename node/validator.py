@@ -30,11 +30,11 @@ from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.dockets import Dockets, Entry, Finding
 from node.handover import relay_urls
+from node.keeper import keep_running
 from node.membership import raise_if_blacklisted
-from node.metrics import MetricsLog
-from node.network import Network
 from node.order_desk import OrderDesk
 from node.panel import LATER_S, NEVER, look_again_s
+from node.place import Place
 from node.policies import Policies
 from rl.draw import MAX_SUBMISSIONS
 from rl.hardware import thread_environment
@@ -42,71 +42,43 @@ from rl.hardware import thread_environment
 log = logging.getLogger(__name__)
 OUTCOMES = {"accepted": Outcome.ACCEPTED, "rejected": Outcome.REJECTED, "late": Outcome.LATE}
 START_TIMEOUT_S, JUDGE_TIMEOUT_S, FETCH_TIMEOUT_S = 300.0, 1800.0, 60.0
-RESTART_FIRST_S, RESTART_LAST_S = 2.0, 60.0
 LOOK_S = 0.5
 TRIES = 3
 
 
-async def run(
-    config: RunConfig,
-    ledger: Ledger,
-    network: Network,
-    policies: Policies,
-    metrics: MetricsLog,
-    desk: OrderDesk,
-    *,
-    address: str,
-    data_dir: Path,
-) -> None:
+async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
     """Judge until cancelled. Raises Blacklisted."""
-    pool_id = config.ledger.pool_id
+    config, ledger, data_dir, pool_id = place.config, place.ledger, place.data_dir, place.pool_id
     dockets = Dockets(data_dir / "dockets.sqlite", ledger.deployment.salt.hex())
-    judge = Judge(config, ledger, network, policies, metrics, dockets, address=address)
-    delay_s, began = RESTART_FIRST_S, trio.current_time()
+    judge = Judge(place, policies, dockets)
+
+    async def check() -> None:
+        async with open_child(
+            [sys.executable, "-m", "node.verifier_child"],
+            name="verifier",
+            log_path=data_dir / "verifier.log",
+            env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
+        ) as verifier:
+            await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
+            log.info("verifier ready")
+            await judge.run(verifier)
+
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: policies.follow(behind=config.network.keep_versions - 1))
         cursor = ledger.cursor(data_dir / "ledger.sqlite", "validator")
         nursery.start_soon(clerk.take_in, ledger, cursor, dockets, pool_id)
-        nursery.start_soon(clerk.see_through, ledger, dockets, metrics, pool_id)
+        nursery.start_soon(clerk.see_through, ledger, dockets, place.metrics, pool_id)
         await policies.wait_for(lambda: policies.newest >= 0)
-        while True:
-            try:
-                with trio.CancelScope() as engine_scope:
-                    desk.restart_engine = engine_scope.cancel
-                    async with open_child(
-                        [sys.executable, "-m", "node.verifier_child"],
-                        name="verifier",
-                        log_path=data_dir / "verifier.log",
-                        env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
-                    ) as verifier:
-                        await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
-                        log.info("verifier ready")
-                        began = trio.current_time()
-                        await judge.run(verifier)
-            except (ChildDied, ChildError, ChildTimeout, NetworkDown) as fault:
-                delay_s = RESTART_FIRST_S if trio.current_time() - began > RESTART_LAST_S else delay_s
-                log.error("a check could not be made, trying again in %.0f s: %s", delay_s, fault)
-                await trio.sleep(delay_s)
-                delay_s = min(2 * delay_s, RESTART_LAST_S)
+        faults = (ChildDied, ChildError, ChildTimeout, NetworkDown)
+        await keep_running(check, desk, faults=faults, told="a check could not be made, trying again")
 
 
 class Judge:
     """Answers the dockets that wait, one after the other, in the ledger's order."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        ledger: Ledger,
-        network: Network,
-        policies: Policies,
-        metrics: MetricsLog,
-        dockets: Dockets,
-        *,
-        address: str,
-    ) -> None:
-        self._config, self._ledger, self._network, self._policies = config, ledger, network, policies
-        self._metrics, self._dockets, self._address = metrics, dockets, address
-        self._pool_id = config.ledger.pool_id
+    def __init__(self, place: Place, policies: Policies, dockets: Dockets) -> None:
+        self._place, self._policies, self._dockets = place, policies, dockets
+        self._ledger, self._pool_id = place.ledger, place.pool_id
 
     async def run(self, verifier: Child) -> None:
         """For ever. A fault leaves its docket waiting: it comes again."""
@@ -128,7 +100,7 @@ class Judge:
         file = None if docket else await on_chain(ledger.file, submission)
         opened_s = docket.opened_unix_s if docket else submission.time_unix_s
         try:
-            await on_chain(partial(ledger.require_drawn, docket_id, self._address, file=file))
+            await on_chain(partial(ledger.require_drawn, docket_id, self._place.address, file=file))
             finding = entry.finding or await self._judge(verifier, entry, submission)
             if finding is None:
                 return
@@ -139,7 +111,7 @@ class Judge:
             else:
                 await on_chain(ledger.reveal, answer)
                 self._dockets.done(docket_id)
-                clerk.report(self._metrics, submission, finding)
+                clerk.report(self._place.metrics, submission, finding)
         except Reverted as refused:
             await self._refused(entry, refused, opened_s, terms)
 
@@ -158,7 +130,7 @@ class Judge:
             self._dockets.commit(entry.docket_id)
             return
         if refused.error_name == "NotActiveMember":
-            raise_if_blacklisted(await on_chain(self._ledger.member, self._pool_id, self._address), self._pool_id)
+            raise_if_blacklisted(await on_chain(self._ledger.member, self._pool_id, self._place.address), self._pool_id)
         now_s = await on_chain(self._ledger.chain_time_s)
         again_s = look_again_s(refused.error_name, opened_s=opened_s, terms=terms, now_s=now_s)
         if again_s is None:
@@ -178,8 +150,8 @@ class Judge:
             return None
         claim = await _claim(self._ledger, submission)
         await self._policies.wait_for(partial(self._policies.has, claim["newest_version"]))
-        worth = worth_fetching(claim, self._config.rl.asynchrony)
-        path = await _fetch(self._config, self._ledger, self._network, submission) if worth else None
+        worth = worth_fetching(claim, self._place.config.rl.asynchrony)
+        path = await _fetch(self._place, submission) if worth else None
         self._dockets.begin_try(entry.docket_id)
         said = await verifier.call(
             "judge",
@@ -229,13 +201,13 @@ async def _claim(ledger: Ledger, submission: Submission) -> dict[str, Any]:
     }
 
 
-async def _fetch(config: RunConfig, ledger: Ledger, network: Network, submission: Submission) -> Path | None:
+async def _fetch(place: Place, submission: Submission) -> Path | None:
     try:
-        return await network.fetch_blob(
+        return await place.network.content.fetch_blob(
             submission.file_hash,
-            max_bytes=config.relay.max_submission_bytes,
+            max_bytes=place.config.relay.max_submission_bytes,
             timeout_s=FETCH_TIMEOUT_S,
-            urls=await relay_urls(ledger, network, config.ledger.pool_id),
+            urls=await relay_urls(place.ledger, place.network, place.pool_id),
         )
     except ContentUnavailable as fault:
         log.warning("nobody serves submission %s: %s", submission.submission_id.hex(), fault)

@@ -15,3 +15,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "tiny"
     make_tiny_model(folder)
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first, so that of two processes none is left with them at the end."""
+    items.sort(key=lambda item: (item.path.name != "test_network.py", item.path.parent.name != "functional"))

@@ -22,6 +22,7 @@ contract Court is ICourt, Multicall {
     ITreasury public immutable treasury;
     mapping(bytes32 docketId => Docket) private _dockets;
     mapping(bytes32 docketId => Case) private _cases;
+    mapping(uint256 poolId => mapping(address node => bytes32)) public accusationOf;
     mapping(bytes32 docketId => mapping(address validator => bytes32)) public commitmentBy;
     mapping(bytes32 docketId => mapping(bytes32 verdict => uint256)) private _tally;
     /// Convictions that were not overturned.
@@ -55,6 +56,10 @@ contract Court is ICourt, Multicall {
         if (!inReach && !pools.getMember(poolId, node).active) revert IComputePools.NotActiveMember(poolId, node);
         docketId = keccak256(abi.encode("accusation", poolId, node, reason, evidenceHash));
         if (_dockets[docketId].kind != Kind.NONE) revert AlreadyOpen(docketId);
+        // Each accusation draws a panel of its own: who could bring many at once would wait for friends to be drawn.
+        bytes32 last = accusationOf[poolId][node];
+        if (last != 0 && _isPending(_dockets[last])) revert AccusationPending(last);
+        accusationOf[poolId][node] = docketId;
         _open(docketId, poolId, node, Kind.ACCUSATION, uint64(block.timestamp), uint64(block.number));
         emit DocketOpened(poolId, docketId, node, Kind.ACCUSATION, reason, evidenceHash);
     }
@@ -208,6 +213,10 @@ contract Court is ICourt, Multicall {
     function _openCase(bytes32 docketId, CaseState state) private view returns (Case storage case_) {
         case_ = _cases[docketId];
         if (case_.state != state) revert NoOpenCase(docketId);
+    }
+
+    function _isPending(Docket storage docket) private view returns (bool) {
+        return docket.outcome == Outcome.PENDING && block.timestamp <= _closes(docket);
     }
 
     /// Until then verdicts count. Nobody is slashed for what was left unjudged that long.

@@ -43,8 +43,20 @@ contract DocketsTest is Fixture {
         _refused(ICourt.AlreadyOpen.selector, abi.encode(id));
         vm.prank(judges[0]);
         court.accuse(poolId, worker, "spam", EVIDENCE);
+    }
+
+    function test_attack_manyAccusationsToDrawAFriendlyPanel() public {
+        bytes32 id = _accused(worker);
+        vm.assertEq(court.accusationOf(poolId, worker), id);
+        _refused(ICourt.AccusationPending.selector, abi.encode(id));
         vm.prank(judges[0]);
         court.accuse(poolId, worker, "spam", FILE);
+        vm.prank(judges[0]);
+        court.accuse(poolId, judges[1], "spam", FILE);
+        _skip(pools.getTerms(poolId).verdictS);
+        vm.prank(judges[0]);
+        bytes32 next = court.accuse(poolId, worker, "spam", FILE);
+        vm.assertEq(court.accusationOf(poolId, worker), next);
     }
 
     function test_attack_strangersWorkersAndTheBlacklistedAccuse() public {
@@ -79,6 +91,7 @@ contract DocketsTest is Fixture {
         vm.prank(manager);
         court.accuse(poolId, worker, "spam", FILE);
         _join(worker, IComputePools.Role.WORKER);
+        vm.warp(left + 2 * VERDICT_S + 1);
         vm.prank(manager);
         court.accuse(poolId, worker, "spam", FILE);
     }

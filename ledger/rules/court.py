@@ -54,6 +54,8 @@ class Court:
         self.dockets: dict[bytes, DocketHeld] = {}
         self.cases: dict[bytes, CaseHeld] = {}
         self.convictions: Counter[tuple[int, str]] = Counter()
+        self.accusations: dict[tuple[int, str], bytes] = {}
+        """The newest of each node in each pool."""
 
     def open(self, call: Call, submission_id: bytes, file_hash: bytes) -> None:
         """Opening it again changes nothing."""
@@ -72,6 +74,11 @@ class Court:
         refuse_if(not in_reach and not member.active, "NotActiveMember")
         docket_id = accusation_id_of(pool_id, node, reason, evidence_hash)
         refuse_if(docket_id in self.dockets, "AlreadyOpen")
+        # Each draws a panel of its own: who could bring many at once would wait for friends to be drawn.
+        last = self.dockets.get(self.accusations.get((pool_id, node), b""))
+        pending = last and last.outcome is Outcome.PENDING and call.now_s <= self._closes(last)
+        refuse_if(bool(pending), "AccusationPending")
+        self.accusations[pool_id, node] = docket_id
         self._open(docket_id, pool_id, node, Kind.ACCUSATION, call.now_s, call.block)
 
     def commit(self, call: Call, docket_id: bytes, commitment: bytes) -> None:

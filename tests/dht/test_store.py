@@ -24,7 +24,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(story())  # type: ignore[arg-type]
 
 
-def test_blobs(open_store: Callable[[], ContentStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blobs(open_store: Callable[[], ContentStore], monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         store = open_store()
         sha256 = store.add_blob(b"hello")
@@ -33,17 +33,14 @@ def test_blobs(open_store: Callable[[], ContentStore], tmp_path: Path, monkeypat
         assert path is not None
         assert path.read_bytes() == b"hello"
         assert open_store().blob_path(sha256) == path
-        (tmp_path / "file").write_bytes(b"from a file")
-        assert store.blob_path(store.add_blob_file(tmp_path / "file")) is not None
         assert await store.wait_blob(b"?" * 32, 10.0) is None  # unexpected: no waiting
         with store.expecting(hashlib.sha256(b"late").digest()):
             waiting = asyncio.create_task(store.wait_blob(hashlib.sha256(b"late").digest(), 10.0))
             store.add_blob(b"late")
             assert await waiting is not None
         monkeypatch.setattr(dht.store, "MAX_BLOB_BYTES", 4)
-        for refused in (lambda: store.add_blob(b"12345"), lambda: store.add_blob_file(tmp_path / "file")):
-            with pytest.raises(StoreError, match="exceeds"):
-                refused()
+        with pytest.raises(StoreError, match="exceeds"):
+            store.add_blob(b"12345")
         with pytest.raises(StoreError):
             store.blob_path(b"short")
         store.remove_blob(sha256)

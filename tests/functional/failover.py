@@ -31,7 +31,7 @@ from node.child import log_tail
 from node.config import RunConfig, parse_config
 from node.handover import hand_over
 from node.network import Network
-from node.start import with_ledger
+from node.run_ledger import with_ledger
 from node.streams import Peer
 from node.wallet import create_wallet
 from rl.prompts import render_prompt
@@ -93,7 +93,7 @@ class World:
     def __init__(self, chain: Anvil, folder: Path, model: Path, seed: int) -> None:
         self.folder, self.rng, self.seed = folder, random.Random(seed), seed
         owner = chain.account(0)
-        deployment = deploy(chain.url, owner, unbonding_s=600)
+        deployment = deploy(chain.url, owner, unbonding_s=900)
         purse = Ledger(chain.url, deployment, owner)
         for name, account in ACCOUNTS.items():
             purse.transfer_eth(account.address, TOKEN)

@@ -27,6 +27,7 @@ from ledger.client import Ledger
 from node import local
 from node.config import parse_config
 from node.intent import Wish, write_wish
+from node.run_ledger import deployment_of
 from tests.functional.tiny_model import make_tiny_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -219,7 +220,7 @@ def open_stage(folder: Path) -> Iterator[Stage]:
                     "ledger": config.ledger.model_copy(update={"rpc": line.url})}  # fmt: skip
         config = config.model_copy(update=sections)
         local._write_files(folder, config, tuple(CAST.values()))
-        made = Stage(folder, line, chain.url, Ledger(chain.url, local.deployment_of(config)))
+        made = Stage(folder, line, chain.url, Ledger(chain.url, deployment_of(config)))
         try:
             made.start("relay")
             made.until("the relay is up", lambda: (folder / "relay" / "join").exists())

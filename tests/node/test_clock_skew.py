@@ -57,7 +57,7 @@ async def main(number, home, chain_offset_s, wanted, *bootstrap):
         authority=Authority(manager=manager.address, epoch=1),
     ) as network:
         await network.announce_node(peer_id=sys.argv[2], roles=["worker"], multiaddrs=[])
-        content = await network.add_blob(f"made by {number}".encode())
+        content = await network.content.add_blob(f"made by {number}".encode())
         with trio.move_on_after(30):
             while len(found := await network.nodes()) < wanted or (wanted == 3 and await network.run_state() is None):
                 await trio.sleep(0.05)
@@ -134,7 +134,7 @@ async def meet(number: int, skew_s: float, tmp_path: Path, manager: Network, oth
         for network in (manager, other):
             (record,) = [r for r in await network.nodes() if r.subject == told["address"]]
             assert record.expires_unix_s == pytest.approx(time.time() + 60, abs=30), skew_s
-            assert len(await network.providers(bytes.fromhex(told["content"]))) == 1, skew_s
+            assert len(await network.content.providers(bytes.fromhex(told["content"]))) == 1, skew_s
 
 
 async def test_the_first_node_has_only_the_chain_to_ask_and_takes_its_time_when_an_hour_off(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.config import SECTIONS, RunConfig, Task, explain, legal_range, load_config, parse_config
+from node.config import SECTIONS, RunConfig, explain, legal_range, load_config, parse_config
 from node.errors import ConfigError
+from node.sections import Task
 from rl.tasks import task_names
 
 

@@ -152,7 +152,7 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
         async with opener(0) as trainer, opener(1, *trainer.multiaddrs, lifetime_s=3) as relay:
             await trainer.announce_node(peer_id=PEER, roles=["trainer"], multiaddrs=["/ip4/127.0.0.1/tcp/4001"])
             await relay.announce_node(peer_id=PEER, roles=["relay"], multiaddrs=[])
-            content = await trainer.publish_checkpoint(folder, 7)
+            content = await trainer.content.publish_checkpoint(folder, 7)
             expected = RunStateRecord(epoch=EPOCH, open_step=1, policy_version=7, manifest_hash=content)
             trainer.announce_run_state(expected)
 
@@ -161,28 +161,28 @@ async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(
 
             await until(run_state_is_out)
 
-            fetched = await relay.fetch_checkpoint(content, timeout_s=30, dest=tmp_path / "copy")
+            fetched = await relay.content.fetch_checkpoint(content, timeout_s=30)
             assert {path.name: path.read_bytes() for path in fetched.iterdir()} == files
-            sha256 = await trainer.add_blob(b"a submission")
-            path = await relay.fetch_blob(sha256, max_bytes=1000, timeout_s=30)
+            sha256 = await trainer.content.add_blob(b"a submission")
+            path = await relay.content.fetch_blob(sha256, max_bytes=1000, timeout_s=30)
             assert path.read_bytes() == b"a submission"
             with pytest.raises(ContentUnavailable, match="gave up"):
-                await relay.fetch_blob(b"?" * 32, max_bytes=1000, timeout_s=0.5)
+                await relay.content.fetch_blob(b"?" * 32, max_bytes=1000, timeout_s=0.5)
 
             with pytest.raises(ManifestInvalid, match="where a trainer-state"):
-                await relay.fetch_checkpoint(content, timeout_s=30, kind=TRAINER_STATE)
+                await relay.content.fetch_checkpoint(content, timeout_s=30, kind=TRAINER_STATE)
             with pytest.raises(ManifestInvalid, match="oversize"):
-                await relay.fetch_checkpoint(content, timeout_s=30, max_bytes=50_000)
+                await relay.content.fetch_checkpoint(content, timeout_s=30, max_bytes=50_000)
             (folder / "sub").mkdir()
             with pytest.raises(StoreError, match="flat"):
-                await trainer.publish_checkpoint(folder, 8)
+                await trainer.content.publish_checkpoint(folder, 8)
 
             killed = child_pid(relay)
             os.kill(killed, signal.SIGKILL)  # records are refreshed by the restarted child, at the same URL
             await group_gone(killed)
 
             async def relay_is_back() -> bool:
-                urls = await trainer.providers(content)
+                urls = await trainer.content.providers(content)
                 nodes = [r.content for r in await trainer.nodes() if r.subject == accounts[1].address]
                 back = relay._link.pid not in (None, killed)
                 return back and urls == (relay.bulk_url,) and [isinstance(n, NodeRecord) for n in nodes] == [True]

@@ -9,10 +9,10 @@ import pytest
 
 from dht.clock import ClockSample, judge_clock
 from node import doctor, doctor_network
-from node.config import Requirements
 from node.doctor import Finding, worst
 from node.errors import UserError
 from node.facts import Account, Cpu, DialBackAnswer, Disk, Download, Gpu, Gpus, Memory, Port, Software
+from node.sections import Requirements
 
 GB = 10**9
 ANY = Requirements()

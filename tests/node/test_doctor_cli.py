@@ -24,7 +24,7 @@ from node import local
 from node.config import RunConfig, parse_config
 from node.membership import ensure_stake
 from node.network import NetworkConfig, open_network
-from node.start import deployment_of, domain_of
+from node.run_ledger import deployment_of, domain_of
 from node.wallet import create_wallet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,7 +176,7 @@ async def running_network(home: Path, config: RunConfig, folder: Path) -> AsyncI
         NetworkConfig(), account=manager.account, domain=domain_of(manager, pool_id),
         authority=Authority(manager=manager.account.address, epoch=1), data_dir=home / "data-manager",
     ) as network:  # fmt: skip
-        content = await network.publish_checkpoint(folder, 0)
+        content = await network.content.publish_checkpoint(folder, 0)
         await trio.to_thread.run_sync(manager.announce_checkpoint, pool_id, 0, content)
         log = home / "relay.log"
         with log.open("wb") as sink, subprocess.Popen(

@@ -45,6 +45,10 @@ class FakeNetwork:
     async def nodes(self) -> tuple[SignedRecord, ...]:
         return tuple(self.known)
 
+    @property
+    def content(self) -> FakeNetwork:
+        return self
+
     async def add_blob(self, data: bytes) -> bytes:
         self.blobs.append(data)
         return hashlib.sha256(data).digest()

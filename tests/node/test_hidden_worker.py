@@ -88,7 +88,7 @@ async def test_the_public_directory_holds_no_worker_address(opener: Callable[...
         ):
             sealed = seal_contact([WORKER_AT], address=worker_wallet.address, x25519=bytes(key.public_key))
             await worker.announce_node(peer_id=WORKER_PEER, roles=["worker"], multiaddrs=[], sealed=sealed)
-            content = await manager.publish_checkpoint(folder, 0)
+            content = await manager.content.publish_checkpoint(folder, 0)
 
             # It takes part: found by its manager, who alone can open the contact, and fed with weights.
             async def found() -> bool:
@@ -99,9 +99,9 @@ async def test_the_public_directory_holds_no_worker_address(opener: Callable[...
             assert isinstance(record, NodeRecord)
             assert open_contact(record, key) == (WORKER_AT,)
             assert (record.multiaddrs, record.bulk_url) == ((), "")
-            fetched = await worker.fetch_checkpoint(content, timeout_s=30, announce=True)
+            fetched = await worker.content.fetch_checkpoint(content, timeout_s=30, announce=True)
             assert (fetched / "config.json").read_bytes() == b"{}"
-            worker.announce_content(content)
+            worker.content.announce(content)
 
             # It serves nothing and is in nobody's table.
             status = await worker.status()
@@ -109,7 +109,7 @@ async def test_the_public_directory_holds_no_worker_address(opener: Callable[...
                 table = (await other.status())["table"]
                 assert status["peer_id"] not in table
                 assert table, "the others know each other"
-                assert [url for url in await other.providers(content) if url] == (
+                assert [url for url in await other.content.providers(content) if url] == (
                     [] if other is manager else [manager.bulk_url]
                 )
             listening = [c for p in [psutil.Process(worker._link.pid), *psutil.Process(worker._link.pid).children()]

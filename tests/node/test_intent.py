@@ -10,8 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from node.drain import alone_in, drain, set_pause
+from node.drain import drain, set_pause
 from node.errors import UserError
+from node.folder_lock import alone_in
 from node.heartbeat import Mode
 from node.intent import FILE, Intent, Wish, read_wish, write_wish
 

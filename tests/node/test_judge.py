@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,6 +79,10 @@ class FakeNetwork:
     async def nodes(self) -> tuple[()]:
         return ()
 
+    @property
+    def content(self) -> FakeNetwork:
+        return self
+
     async def fetch_blob(self, sha256: bytes, **_: Any) -> Path:
         return Path("file")
 
@@ -89,9 +94,11 @@ async def judging(world: World, ledger: Ledger, folder: Path, verifier: FakeVeri
     config = RunConfig.model_validate({"ledger": {"pool_id": world.pool_id}})
     dockets = Dockets(folder / "dockets.sqlite", ledger.deployment.salt.hex())
     metrics = MetricsLog(folder / "metrics.jsonl")
-    judge = Judge(
-        config, ledger, FakeNetwork(), FakePolicies(), metrics, dockets, address=ledger.account.address
-    )  # type: ignore[arg-type] # fmt: skip
+    place = SimpleNamespace(
+        config=config, ledger=ledger, network=FakeNetwork(), metrics=metrics, address=ledger.account.address,
+        pool_id=world.pool_id,
+    )  # fmt: skip
+    judge = Judge(place, FakePolicies(), dockets)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         cursor = ledger.cursor(folder / "ledger.sqlite", "validator")
         nursery.start_soon(clerk.take_in, ledger, cursor, dockets, world.pool_id)

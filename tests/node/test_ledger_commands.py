@@ -22,7 +22,7 @@ from ledger.rpc import Rpc
 from ledger.types import CaseState, Outcome, Role, Verdict
 from node import cli
 from node.config import load_config
-from node.start import deployment_of
+from node.run_ledger import deployment_of
 from node.wallet import create_wallet, open_wallet
 
 CONTRACTS = Path(__file__).resolve().parents[2] / "contracts"

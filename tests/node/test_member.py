@@ -12,7 +12,7 @@ import trio.testing
 
 from dht.records import NodeRecord
 from ledger.errors import Reverted
-from ledger.types import Member, Role
+from ledger.types import Bar, Member, Role
 from node.contact import contact_key, open_contact
 from node.errors import UserError
 from node.intent import Intent, Wish, write_wish
@@ -93,7 +93,12 @@ class FakeLedger:
 
     def member(self, pool_id: int, address: str) -> Member:
         role = self.roles.get(address, Role.NONE)
-        return Member(address=address, role=role, active=role is not Role.NONE, ejected=False, nonce=0)
+        return Member(
+            address=address, role=role, active=role is not Role.NONE, since_unix_s=0, epoch=0, used=0, bar=Bar.NONE
+        )
+
+    def may_manage(self, pool_id: int, address: str) -> bool:
+        return address == MANAGER.address
 
     def leave(self, pool_id: int) -> None:
         if self.refuses:
@@ -104,7 +109,7 @@ class FakeLedger:
 
 async def test_an_unseen_worker_fetches_from_the_manager_and_from_relays_only() -> None:
     roles = {account(n).address: role for n, role in ((1, Role.RELAY), (2, Role.VALIDATOR), (3, Role.WORKER))}
-    asked = {n: await serves_workers(FakeLedger(roles), 3, MANAGER.address, account(n).address)  # type: ignore[arg-type]
+    asked = {n: await serves_workers(FakeLedger(roles), 3, account(n).address)  # type: ignore[arg-type]
              for n in (1, 2, 3, 4, 9)}  # fmt: skip
     assert asked == {1: True, 2: False, 3: False, 4: False, 9: True}
 

@@ -86,6 +86,10 @@ class World:
         return SimpleNamespace(version=version, manifest_hash=self.announced[version])
 
     # the network
+    @property
+    def content(self) -> World:
+        return self
+
     async def publish_checkpoint(self, folder: Path, version: int) -> bytes:
         self.published.add(self.hash(folder))
         return self.hash(folder)
@@ -95,7 +99,7 @@ class World:
             raise ContentUnavailable("nobody serves it")
         return self.served[manifest_hash]
 
-    def withdraw_content(self, content: bytes) -> None:
+    def withdraw(self, content: bytes) -> None:
         self.published.discard(content)
 
     # the training process

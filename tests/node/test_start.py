@@ -18,7 +18,7 @@ from ledger.anvil import Anvil, anvil, anvil_binary
 from ledger.client import Ledger
 from node import local
 from node.config import RunConfig, load_config, parse_config
-from node.start import deployment_of
+from node.run_ledger import deployment_of
 from node.wallet import create_wallet
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -36,6 +36,10 @@ class Net:
     async def status(self) -> dict[str, Any]:
         return {"checkpoints": self.kept}
 
+    @property
+    def content(self) -> Net:
+        return self
+
     async def publish_checkpoint(self, folder: Path, version: int, *, kind: str, link: bool) -> bytes:
         self.published.append((folder.name, version, kind, link))
         return bytes([version]) * 32

@@ -13,12 +13,12 @@ import trio.testing
 from dht.records import RunStateRecord
 from ledger.errors import Reverted
 from ledger.types import Bar, Outcome
-from node import worker
+from node import generation, worker
 from node.config import RunConfig
+from node.generation import Generation, Work, engine_environment, next_step
 from node.membership import Blacklisted
 from node.outbox import Item, Outbox, Stage
 from node.state import NodeState
-from node.worker import Work, engine_environment, next_step
 from rl.draw import MAX_SUBMISSIONS
 
 
@@ -80,11 +80,9 @@ class FakeNetwork:
         return RunStateRecord(epoch=1, open_step=self.open_step, policy_version=0, manifest_hash=b"m" * 32)
 
 
-def generation(ledger: FakeLedger, network: FakeNetwork, outbox: Outbox) -> Any:
-    return worker._Generation(
-        RunConfig(), ledger, network, None, None, outbox, None, SimpleNamespace(run_state=None),
-        address="0x" + "11" * 20, data_dir=Path(),
-    )  # type: ignore[arg-type] # fmt: skip
+def generation_of(ledger: FakeLedger, network: FakeNetwork, outbox: Outbox) -> Any:
+    place = SimpleNamespace(config=RunConfig(), ledger=ledger, network=network, address="0x" + "11" * 20, pool_id=1)
+    return Generation(place, None, outbox, None, SimpleNamespace(run_state=None))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -110,7 +108,7 @@ async def send(outbox: Outbox, item: Item, *, recorded: bool = True) -> None:
 
 async def test_the_next_counter_is_the_ledgers_and_none_is_skipped(tmp_path: Path, outbox: Outbox) -> None:
     ledger, network = FakeLedger({0: 3, 1: MAX_SUBMISSIONS - 1}), FakeNetwork()
-    made = generation(ledger, network, outbox)
+    made = generation_of(ledger, network, outbox)
     assert await made._next(0) == Work(step=0, counter=3), "also after a restart, in the middle of a step"
     item = make(outbox, tmp_path, 0, 3)
     assert await made._next(0) == Work(step=0, counter=4), "while the one before is still on its way"
@@ -126,7 +124,7 @@ async def test_what_waits_for_its_outcome_holds_the_engine_up_for_a_while(
     tmp_path: Path, outbox: Outbox, autojump_clock: trio.testing.MockClock
 ) -> None:
     ledger = FakeLedger({0: 0})
-    made = generation(ledger, FakeNetwork(), outbox)
+    made = generation_of(ledger, FakeNetwork(), outbox)
     items = [make(outbox, tmp_path, 0, counter) for counter in range(4)]
     assert await made._count_unjudged() == 4, "none is recorded"
     for item in items:
@@ -137,7 +135,7 @@ async def test_what_waits_for_its_outcome_holds_the_engine_up_for_a_while(
     assert await made._count_unjudged() == 2, "one is decided"
     assert not items[1].path.exists()
     assert items[0].path.exists(), "a file stays until its outcome is known"
-    await trio.sleep(worker.PATIENCE_S + 1)
+    await trio.sleep(generation.PATIENCE_S + 1)
     assert await made._count_unjudged() == 0, "nobody judges the others"
 
 

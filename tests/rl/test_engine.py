@@ -20,7 +20,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from node.config import RunConfig
-from node.worker import engine_environment
+from node.generation import engine_environment
 from tests.functional.tiny_model import make_tiny_model
 from tests.rl.tiny_llama import plain_forward
 from verify.proofs import BlockErrors, compare_many

@@ -101,6 +101,7 @@ interface ICourt {
     error UnknownDocket(bytes32 docketId);
     error MayNotAccuse(address caller);
     error AlreadyOpen(bytes32 docketId);
+    error AccusationPending(bytes32 docketId);
     error OwnCase(address validator);
     error JoinedTooLate(address validator, uint256 since);
     error NotDrawn(address validator);
@@ -144,5 +145,7 @@ interface ICourt {
     function requireDrawn(bytes32 docketId, address validator) external view;
     /// How often the node was found dishonest in the pool, less what an appeal overturned.
     function convictionsOf(uint256 poolId, address node) external view returns (uint256);
+    /// The newest accusation of a node, 0 where there was none. There is no other while it is pending.
+    function accusationOf(uint256 poolId, address node) external view returns (bytes32);
     function commitmentBy(bytes32 docketId, address validator) external view returns (bytes32);
 }

@@ -17,6 +17,7 @@ abstract contract CourtActions is World {
             address node = nodes[addmod(n, i, NODES)];
             try pools.requireMember(poolId, node, IComputePools.Role.WORKER) {
                 docketIds.push(court.open(_submitAs(node)));
+                if (seed % 2 == 0) docketIds.push(court.open(_submitAs(node)));
                 return;
             } catch {}
         }
@@ -25,6 +26,10 @@ abstract contract CourtActions is World {
     function accuse(uint256 seed, uint256 pool, uint256 n) external step(seed, pool) {
         address node = nodes[n % NODES];
         if (!pools.getMember(poolId, node).active) return;
+        bytes32 last = court.accusationOf(poolId, node);
+        if (last != 0 && block.timestamp <= court.getDocket(last).openedAt + pools.getTerms(poolId).verdictS) {
+            if (court.getDocket(last).outcome == ICourt.Outcome.PENDING) return;
+        }
         vm.prank(pools.getPool(poolId).manager);
         docketIds.push(court.accuse(poolId, node, "spam", bytes32(++_accusations)));
     }

@@ -68,6 +68,7 @@ abstract contract IllegalActions is MemberActions {
         if (found.state == ICourt.CaseState.BURNT || found.state == ICourt.CaseState.OVERTURNED) {
             _refused(ICourt.NoOpenCase.selector, abi.encode(id));
         } else if (vm.getBlockTimestamp() <= found.until) {
+            if (seed % 2 == 0) vm.warp(found.until);
             _refused(ICourt.StillOpen.selector, abi.encode(found.until));
         } else {
             return;
@@ -127,6 +128,9 @@ abstract contract IllegalActions is MemberActions {
         vm.prank(owner);
         treasury.reclaim(poolId);
         if (vm.getBlockTimestamp() > current.leaseExpires) return;
+        // A lease that has not begun yet has no last second to go to.
+        bool begun = current.leaseExpires != type(uint64).max;
+        if (seed % 2 == 0 && begun) vm.warp(current.leaseExpires);
         _refused(IPools.LeaseHeld.selector, abi.encode(current.manager, current.leaseExpires));
         vm.prank(current.manager == manager ? standby : manager);
         pools.takeLease(poolId);
