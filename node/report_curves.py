@@ -88,7 +88,7 @@ def _draw_proofs(axes: Any, observation: Observation) -> None:
     axes.set_title("exponent mismatches of 128, by verdict")
     axes.set_ylim(bottom=0)
     if axes.has_data():
-        axes.legend(frameon=False, fontsize=7, loc="lower left")
+        axes.legend(frameon=False, fontsize=7, loc="center right")
 
 
 def _honest(verdict: dict[str, Any], observation: Observation) -> bool | None:
