@@ -29,7 +29,7 @@ SETTINGS = (
     "model.max_model_len=128",
     f"network.record_lifetime_s={LIFETIME_S}",
 )
-STEPS = 20
+STEPS = 14
 PATIENCE_S = 420.0
 
 
