@@ -28,17 +28,20 @@ FOLLOW_S = 1.0
 MAX_EVIDENCE_BYTES = 1 << 20
 
 
-def all_events(ledger: Any) -> Iterator[Any]:
-    """Every event of the deployment so far, oldest first."""
+def all_events(ledger: Any, *, from_block: int = 0, follow: bool = False) -> Iterator[Any]:
+    """Every event of the deployment so far, oldest first; with `follow` for ever, as they come."""
     cursor = ledger.cursor(None, "cli")
-    while cursor.next_block <= ledger.block_number:
-        before = cursor.next_block
-        events = ledger.events(cursor)
+    if from_block:
+        cursor.commit(from_block - 1)
+    while True:
+        events = ledger.events(cursor)  # empty stretches are committed there
         yield from events
         if events:
             cursor.commit(events[-1].block)
-        elif cursor.next_block == before:
-            return
+        elif cursor.next_block > ledger.block_number:
+            if not follow:
+                return
+            time.sleep(FOLLOW_S)
 
 
 @click.command("submissions")
@@ -121,10 +124,10 @@ def explain(subject: str, chain: ChainChoice, as_json: bool) -> None:
 
 @click.command("events")
 @click.option("--follow", is_flag=True, help="Go on with new ones until interrupted.")
-@click.option("--from-block", type=click.IntRange(0), help="Start here instead of at the deployment.")
+@click.option("--from-block", type=click.IntRange(0), default=0, help="Start here instead of at the deployment.")
 @with_chain
 @json_option
-def events(follow: bool, from_block: int | None, chain: ChainChoice, as_json: bool) -> None:
+def events(follow: bool, from_block: int, chain: ChainChoice, as_json: bool) -> None:
     """Print everything the contracts have logged, oldest first, in words; one JSON object a line with --json.
 
     \b
@@ -135,24 +138,12 @@ def events(follow: bool, from_block: int | None, chain: ChainChoice, as_json: bo
     from node.narrate import sentence
 
     ledger, _ = chain.reader()
-    cursor = ledger.cursor(None, "cli")
-    if from_block:
-        cursor.commit(from_block - 1)
     with told():
-        while True:
-            before = cursor.next_block
-            batch = ledger.events(cursor)
-            for event in batch:
-                if as_json:
-                    click.echo(json.dumps({"event": type(event).__name__} | plain(event)))
-                else:
-                    click.echo(f"block {event.block:>6}  {clean(sentence(event))}")
-            if batch:
-                cursor.commit(batch[-1].block)
-            elif cursor.next_block == before or cursor.next_block > ledger.block_number:
-                if not follow:
-                    return
-                time.sleep(FOLLOW_S)
+        for event in all_events(ledger, from_block=from_block, follow=follow):
+            if as_json:
+                click.echo(json.dumps({"event": type(event).__name__} | plain(event)))
+            else:
+                click.echo(f"block {event.block:>6}  {clean(sentence(event))}")
 
 
 @click.command("slash")

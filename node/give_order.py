@@ -8,7 +8,6 @@ connected by itself, could).
 from __future__ import annotations
 
 import secrets
-import time
 
 import trio
 from eth_account.signers.local import LocalAccount
@@ -56,9 +55,10 @@ async def _order(
         if not found:
             raise UserError(f"{node} is not in the network", fix="its owner must start it; see `intellect-node peers`")
         async with open_peer(make_peer_key(secrets.token_bytes(32)), f"/ip4/{config.network.host}/tcp/0") as peer:
+            now_s = network.clock.now_s()  # the node judges by the network's time; this machine's may be wrong
             order = Order(
                 kind=kind, lines=lines, node=node, node_peer=found[0].peer_id, manager_peer=peer.peer_id,
-                sequence=time.time_ns() // 1000, expires_unix_s=int(time.time()) + ORDER_LIFETIME_S,
+                sequence=int(now_s * 1e6), expires_unix_s=int(now_s) + ORDER_LIFETIME_S,
             )  # fmt: skip
             try:
                 return await request_any(

@@ -81,7 +81,7 @@ async def live(place: Place, ring: LogRing) -> None:
     intent.on_change = pulse.beat_soon
     desk = OrderDesk(
         place.state, ring, data_dir=place.data_dir, domain=place.domain, own_address=address, manager=manager,
-        is_member=is_member,
+        is_member=is_member, clock=network.clock.now_s,
     )  # fmt: skip
     admission = membership.Admission(ledger, address=address, pool_id=pool_id, role=Role[role.upper()])
     admission.listen(peer)

@@ -8,7 +8,6 @@ manager did sign, obeyed or not; what strangers send is in the log only, so that
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,10 @@ AUDIT_FILE = "audit.jsonl"
 
 
 class OrderDesk:
-    """One node's desk. `manager` tells who manages the pool now, `is_member` whether this node belongs to it."""
+    """One node's desk. `manager` tells who manages the pool now, `is_member` whether this node belongs to it.
+
+    `clock` is the network's time in unix seconds, which this machine's own need not be.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class OrderDesk:
         own_address: str,
         manager: Callable[[], Awaitable[str]],
         is_member: Callable[[], Awaitable[bool]],
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
     ) -> None:
         self._state, self._ring, self._domain, self._own_address = state, ring, domain, own_address
         self._manager, self._is_member, self._clock = manager, is_member, clock
