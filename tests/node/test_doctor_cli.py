@@ -7,52 +7,31 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from dht.records import Authority
-from ledger.anvil import Anvil, anvil, anvil_binary
+from ledger.anvil import Anvil
 from ledger.client import Ledger
 from ledger.invites import sign_invite
 from ledger.types import Role
 from node import local
-from node.config import RunConfig, parse_config
+from node.config import RunConfig
 from node.membership import ensure_stake
 from node.network import NetworkConfig, open_network
 from node.run_ledger import deployment_of, domain_of
 from node.wallet import create_wallet
 
 ROOT = Path(__file__).resolve().parents[2]
-CAST = local.cast(workers=1, cheat=False, seed=12)
+SEED = 12
+CAST = local.cast(workers=1, cheat=False, seed=SEED)
 BY_NAME = {participant.name: participant for participant in CAST}
 SHIM = "import time\nright = time.time\ntime.time = lambda: right() + 600\n"
 LIMIT_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[Anvil]:
-    with anvil(anvil_binary(local.CONTRACTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def config(chain: Anvil) -> RunConfig:
-    return local._found(chain.url, chain.account(0), parse_config(""), CAST, 12)
-
-
-@pytest.fixture
-def home(tmp_path: Path, config: RunConfig) -> Path:
-    (tmp_path / "run.toml").write_text(config.to_toml())
-    (tmp_path / "password").write_text("secret")
-    for participant in CAST:
-        key = bytes(participant.account.key)
-        create_wallet(tmp_path / f"{participant.name}.json", "secret", iterations=2, key=key)
-    return tmp_path
 
 
 def environment(home: Path) -> dict[str, str]:

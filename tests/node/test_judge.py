@@ -6,7 +6,7 @@ The checks themselves are a function here; everything else is the real part.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,11 @@ import pytest
 import trio
 
 from ledger import Deployment, Ledger, deploy
-from ledger.anvil import Anvil, anvil, anvil_binary
+from ledger.anvil import Anvil
 from ledger.court import Answer
 from ledger.errors import Reverted
 from ledger.types import Bar, CaseState, File, Kind, Outcome, Role, Verdict
-from node import clerk, local, validator
+from node import clerk, validator
 from node.config import RunConfig
 from node.dockets import Dockets
 from node.membership import Blacklisted
@@ -30,12 +30,6 @@ from node.validator import Judge
 from tests.ledger.conftest import TERMS, World, make_world
 
 FILE = b"\5" * 32
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[Anvil]:
-    with anvil(anvil_binary(local.CONTRACTS)) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
 
 import pytest
 from eth_account import Account
 
 from dht.records import NodeRecord
 from ledger import Deployment, Ledger, deploy, sign_binding
-from ledger.anvil import Anvil, anvil, anvil_binary
+from ledger.anvil import Anvil
 from ledger.court import Answer
 from ledger.types import Outcome, Role, Verdict
-from node import local
 from node.membership import ManagedPool
 from tests.ledger.conftest import ETHER, TERMS, World, make_world
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[Anvil]:
-    with anvil(anvil_binary(local.CONTRACTS)) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

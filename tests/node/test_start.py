@@ -8,42 +8,21 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from ledger.anvil import Anvil, anvil, anvil_binary
+from ledger.anvil import Anvil
 from ledger.client import Ledger
 from node import local
-from node.config import RunConfig, load_config, parse_config
+from node.config import RunConfig, load_config
 from node.run_ledger import deployment_of
 from node.wallet import create_wallet
 
 ROOT = Path(__file__).resolve().parents[2]
-CAST = local.cast(workers=1, cheat=False, seed=11)
-
-
-@pytest.fixture(scope="module")
-def chain() -> Iterator[Anvil]:
-    with anvil(anvil_binary(local.CONTRACTS)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def config(chain: Anvil) -> RunConfig:
-    return local._found(chain.url, chain.account(0), parse_config(""), CAST, 11)
-
-
-@pytest.fixture
-def home(tmp_path: Path, config: RunConfig) -> Path:
-    (tmp_path / "run.toml").write_text(config.to_toml())
-    (tmp_path / "password").write_text("secret")
-    for participant in CAST:
-        key = bytes(participant.account.key)
-        create_wallet(tmp_path / f"{participant.name}.json", "secret", iterations=2, key=key)
-    return tmp_path
+SEED = 11
+CAST = local.cast(workers=1, cheat=False, seed=SEED)
 
 
 def start(home: Path, role: str, wallet: str, *more: str) -> subprocess.CompletedProcess[str]:
