@@ -130,7 +130,8 @@ class Overseer:
                 )
             )
         while True:
-            await trio.sleep(LEDGER_LOOK_S)
+            # Not seldomer than heartbeats are due: who left or was barred is not to be taken for silent first.
+            await trio.sleep(min(LEDGER_LOOK_S, self.roster.heartbeat_s))
             async with trio.open_nursery() as nursery:
                 for address in self.roster.members():
                     nursery.start_soon(self._ask_ledger, address)
