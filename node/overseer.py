@@ -78,6 +78,7 @@ class Overseer:
         self.roster = Roster(heartbeat_s=heartbeat_s, now_s=trio.current_time(), remembered=state.lives())
         self._records: dict[str, SignedRecord] = {}
         self._invite_at_s: dict[str, float] = {}
+        self._remove_at_s: dict[str, float] = {}
         self._busy: set[str] = set()
         self._limit = trio.CapacityLimiter(ASKED_AT_ONCE)
         self._nursery: trio.Nursery | None = None
@@ -115,9 +116,11 @@ class Overseer:
 
     async def _tick_forever(self) -> None:
         while True:
-            self._act(self.roster.look(trio.current_time()))
+            now_s = trio.current_time()
+            self._act(self.roster.look(now_s))
             for address in self.roster.members():
-                if self.roster.state(address) is State.DEAD:  # also one that was busy when it was declared dead
+                due = now_s >= self._remove_at_s.get(address, 0.0)
+                if due and self.roster.state(address) is State.DEAD:  # also one that was busy when it was declared dead
                     self._start(address, self._remove)
             await trio.sleep(TICK_S)
 
@@ -211,20 +214,23 @@ class Overseer:
             self._act(self.roster.ledger_says(address, standing, trio.current_time()))
 
     async def _remove(self, address: str) -> None:
-        """Until the ledger has it, or it turns out to be alive after all."""
-        while self.roster.state(address) is State.DEAD and self.roster.is_member(address):
-            self.roster.asked_to_remove(address)
-            try:
-                await self._pool.remove(address, REMOVAL_REASON)
-            except Reverted as refused:
-                log.error("the ledger does not take %s out: %s", address, refused)
-                self._act(self.roster.removal_refused(address, trio.current_time()))
-            except (ChainUnavailable, NotMined, RpcError) as fault:
-                log.warning("%s is not taken out yet: %s", address, fault)
-                await trio.sleep(REMOVE_RETRY_S)
-            else:
-                standing = await self._pool.standing(address)
-                self._act(self.roster.ledger_says(address, standing, trio.current_time()))
+        """One try; it waits for the next one where it holds up nothing else that is to be done about the node."""
+        if self.roster.state(address) is not State.DEAD or not self.roster.is_member(address):
+            return  # it turned out to be alive, or is off already
+        self.roster.asked_to_remove(address)
+        self._remove_at_s.pop(address, None)
+        try:
+            await self._pool.remove(address, REMOVAL_REASON)
+        except Reverted as refused:
+            log.error("the ledger does not take %s out: %s", address, refused)
+            self._act(self.roster.removal_refused(address, trio.current_time()))
+        except (ChainUnavailable, NotMined, RpcError) as fault:
+            log.warning("%s is not taken out yet: %s", address, fault)
+            self._remove_at_s[address] = trio.current_time() + REMOVE_RETRY_S
+        else:
+            standing = await self._pool.standing(address)
+            self._act(self.roster.ledger_says(address, standing, trio.current_time()))
+            log.info("%s was taken off the ledger: %s", address, REMOVAL_REASON)
 
     def _act(self, changes: list[Change]) -> None:
         for change in self._note(changes):

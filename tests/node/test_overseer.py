@@ -16,7 +16,7 @@ from ledger.errors import ChainUnavailable, Reverted
 from node.heartbeat import HEARTBEAT_PROTOCOL, Mode
 from node.life import REMOVAL_REASON, State
 from node.metrics import MetricsLog
-from node.overseer import Overseer
+from node.overseer import TICK_S, Overseer
 from node.peer_key import make_peer_key
 from node.pulse import Pulse, newer
 from node.state import NodeState
@@ -211,6 +211,28 @@ async def test_a_node_that_returns_before_the_chain_does_is_not_taken_out(
         told.pool.fault = None
         await trio.sleep(100)
         assert (overseer.roster.state(ONE), told.pool.removed) == (State.ACTIVE, [])
+
+
+async def test_a_removal_that_waits_for_the_chain_holds_up_no_invite(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        overseer = told.manager()
+        told.node(1)
+        await trio.sleep(15)
+        told.pool.fault = ChainUnavailable("http://127.0.0.1:1", "away")
+        told.kill(1)
+        while overseer.roster.state(ONE) is not State.DEAD:
+            await trio.sleep(0.5)
+        await trio.sleep(2 * TICK_S)  # the try was made
+        told.pool.active.discard(ONE)  # its owner left, by another tool
+        while overseer.roster.state(ONE) is not State.LEFT:
+            await trio.sleep(0.5)
+        before, asked_s = len(told.pool.invited), trio.current_time()
+        told.node(1)
+        while len(told.pool.invited) == before:
+            await trio.sleep(0.5)
+        assert trio.current_time() - asked_s < 5, "within a look or two"
 
 
 async def test_a_removal_that_the_ledger_refuses_is_tried_again_later(
