@@ -190,12 +190,17 @@ class Overseer:
             return
         for change in self._note(self.roster.announced(address, record.sequence, trio.current_time())):
             if change.action is Action.INVITE:
-                await self._invite(address)
+                await self._invite(address, record)
 
-    async def _invite(self, address: str) -> None:
-        record, taken = self._records.get(address), False
-        if record is None:
-            return
+    async def _invite_back(self, address: str) -> None:
+        """One that beats although it is no member any more: its record may ask for more than what it once was."""
+        record = self._records.get(address)
+        if record is not None and await self._pool.wants(record.content):
+            await self._invite(address, record)
+
+    async def _invite(self, address: str, record: SignedRecord) -> None:
+        """`record` is the very one that is wanted: a newer one may name another role."""
+        taken = False
         if not (record.content.multiaddrs or record.content.sealed or self.roster.has_beaten(address)):
             return  # a worker that has not sealed its address yet: in a moment it will have
         try:
@@ -231,7 +236,7 @@ class Overseer:
             match change.action:
                 case Action.INVITE:
                     self._invite_at_s.pop(change.address, None)
-                    self._start(change.address, self._invite)
+                    self._start(change.address, self._invite_back)
                 case Action.FORGET:
                     self._invite_at_s.pop(change.address, None)
 
