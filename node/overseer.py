@@ -50,7 +50,7 @@ class Pool(Protocol):
         ...
 
     async def invite(self, node: NodeRecord) -> None:
-        """Sign an invite and hand it over; the node joins before it answers. Raises StreamError."""
+        """Sign an invite and hand it over; the node joins before it answers. Raises StreamError, Reverted."""
         ...
 
     async def remove(self, address: str, reason: str) -> None:
@@ -206,7 +206,7 @@ class Overseer:
         try:
             await self._pool.invite(record.content)
             taken = True
-        except StreamError as fault:
+        except (StreamError, Reverted) as fault:
             log.warning("could not hand an invite to %s: %s", address, fault)
             self._invite_at_s[address] = trio.current_time() + INVITE_RETRY_S
         self._act(self.roster.invite_ended(address, taken=taken, now_s=trio.current_time()))

@@ -99,8 +99,8 @@ class Board:
 class MemoryPool:
     """The ledger's side of one pool.
 
-    `deaf` are nodes that take no invite, `fault` what every removal raises, `slow_s` how long the ledger takes to
-    answer. Nobody is listed as a validator.
+    `deaf` are nodes that take no invite, `fault` what every removal raises, `invite_fault` what every invite does,
+    `slow_s` how long the ledger takes to answer. Nobody is listed as a validator.
     """
 
     active: set[str] = field(default_factory=set)
@@ -111,6 +111,7 @@ class MemoryPool:
     invited: list[NodeRecord] = field(default_factory=list)
     removed: list[tuple[str, str]] = field(default_factory=list)
     fault: Exception | None = None
+    invite_fault: Exception | None = None
     blocked: bool = False
     slow_s: float = 0.0
 
@@ -133,6 +134,8 @@ class MemoryPool:
         if node.address in self.hanging:
             await trio.sleep(30)
             raise PeerTimeout("there", "no reply")
+        if self.invite_fault is not None:
+            raise self.invite_fault
         if node.address in self.deaf:
             raise PeerUnreachable("there", "nobody")
         self.active.add(node.address)

@@ -346,6 +346,20 @@ async def test_attack_a_worker_leaves_and_comes_back_as_a_validator_that_nobody_
         assert told.pool.active == {ONE}, "what it is wanted as, it may be again"
 
 
+async def test_an_invite_that_the_ledger_does_not_let_be_made_ends_no_manager(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        told.pool.invite_fault = Reverted("NotManager")
+        overseer = told.manager()
+        told.node(1)
+        await trio.sleep(40)
+        assert overseer.roster.state(ONE) is State.WAITING
+        told.pool.invite_fault = None
+        await trio.sleep(60)
+        assert overseer.roster.state(ONE) is State.ACTIVE
+
+
 async def test_attack_a_record_is_replaced_while_its_node_is_considered(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
