@@ -38,7 +38,7 @@ FIXES = {
     "NoOpenCase": "nothing is left to decide (`explain`)",
     "StillOpen": "wait until then",
     "SlashAboveMinStake": "a slash burns at most the stake that members must have",
-    "WindowAboveUnbonding": "choose a shorter --verdict time",
+    "WindowAboveUnbonding": "choose a shorter --verdict or --challenge time",
     "NotActiveMember": "see who is a member with `pool members`",
     "ERC20InsufficientBalance": "send stake tokens to this wallet first",
 }
