@@ -32,6 +32,9 @@ LEDGER_LOOK_S = 10.0
 REMOVE_RETRY_S = 15.0
 INVITE_RETRY_S = 30.0
 ASKED_AT_ONCE = 16
+"""Questions to the ledger; each takes a thread."""
+INVITED_AT_ONCE = 256
+"""Invites on their way: a node that takes one and does not answer holds its place for up to 30 s."""
 
 
 class Pool(Protocol):
@@ -79,7 +82,7 @@ class Overseer:
         self._records: dict[str, SignedRecord] = {}
         self._invite_at_s: dict[str, float] = {}
         self._busy: set[str] = set()
-        self._limit = trio.CapacityLimiter(ASKED_AT_ONCE)
+        self._asking, self._inviting = trio.CapacityLimiter(ASKED_AT_ONCE), trio.CapacityLimiter(INVITED_AT_ONCE)
         self._nursery: trio.Nursery | None = None
         self._own_peer = ""
 
@@ -166,27 +169,29 @@ class Overseer:
 
         async def run() -> None:
             try:
-                async with self._limit:
-                    await task(address)
+                await task(address)
             finally:
                 self._busy.discard(address)
 
         self._nursery.start_soon(run)
 
     async def _ask_ledger(self, address: str) -> Standing:
-        async with self._limit:
+        async with self._asking:
             standing = await self._pool.standing(address)
         self._act(self.roster.ledger_says(address, standing, trio.current_time()))
         return standing
+
+    async def _wants(self, record: SignedRecord) -> bool:
+        async with self._asking:
+            return await self._pool.wants(record.content)
 
     async def _consider(self, address: str) -> None:
         """Whether a node that announced itself is to be invited; invites it."""
         record = self._records.get(address)
         if record is None or trio.current_time() < self._invite_at_s.get(address, 0.0):
             return
-        standing = await self._pool.standing(address)
-        self._act(self.roster.ledger_says(address, standing, trio.current_time()))
-        if standing.active or standing.barred or not await self._pool.wants(record.content):
+        standing = await self._ask_ledger(address)
+        if standing.active or standing.barred or not await self._wants(record):
             return
         for change in self._note(self.roster.announced(address, record.sequence, trio.current_time())):
             if change.action is Action.INVITE:
@@ -195,7 +200,7 @@ class Overseer:
     async def _invite_back(self, address: str) -> None:
         """One that beats although it is no member any more: its record may ask for more than what it once was."""
         record = self._records.get(address)
-        if record is not None and await self._pool.wants(record.content):
+        if record is not None and await self._wants(record):
             await self._invite(address, record)
 
     async def _invite(self, address: str, record: SignedRecord) -> None:
@@ -204,7 +209,8 @@ class Overseer:
         if not (record.content.multiaddrs or record.content.sealed or self.roster.has_beaten(address)):
             return  # a worker that has not sealed its address yet: in a moment it will have
         try:
-            await self._pool.invite(record.content)
+            async with self._inviting:
+                await self._pool.invite(record.content)
             taken = True
         except (StreamError, Reverted) as fault:
             log.warning("could not hand an invite to %s: %s", address, fault)
@@ -212,15 +218,15 @@ class Overseer:
         self._act(self.roster.invite_ended(address, taken=taken, now_s=trio.current_time()))
         if taken:
             self._invite_at_s.pop(address, None)
-            standing = await self._pool.standing(address)
-            self._act(self.roster.ledger_says(address, standing, trio.current_time()))
+            await self._ask_ledger(address)
 
     async def _remove(self, address: str) -> None:
         """Until the ledger has it, or it turns out to be alive after all."""
         while self.roster.state(address) is State.DEAD and self.roster.is_member(address):
             self.roster.asked_to_remove(address)
             try:
-                await self._pool.remove(address, REMOVAL_REASON)
+                async with self._asking:
+                    await self._pool.remove(address, REMOVAL_REASON)
             except Reverted as refused:
                 log.error("the ledger does not take %s out: %s", address, refused)
                 self._act(self.roster.removal_refused(address, trio.current_time()))
@@ -228,8 +234,7 @@ class Overseer:
                 log.warning("%s is not taken out yet: %s", address, fault)
                 await trio.sleep(REMOVE_RETRY_S)
             else:
-                standing = await self._pool.standing(address)
-                self._act(self.roster.ledger_says(address, standing, trio.current_time()))
+                await self._ask_ledger(address)
 
     def _act(self, changes: list[Change]) -> None:
         for change in self._note(changes):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from eth_account import Account
 
 from ledger.errors import ChainUnavailable, Reverted
 from node.heartbeat import HEARTBEAT_PROTOCOL, Mode
@@ -244,6 +245,26 @@ async def test_no_reply_time_limit_one_unreachable_node_holds_up_nobody(
         told.node(1)
         await trio.sleep(5)
         assert overseer.roster.state(ONE) is State.ACTIVE
+
+
+async def test_attack_staked_nodes_that_take_invites_and_never_answer_hold_up_nobody(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        overseer = told.manager()
+        hanging = [Account.create().address for _ in range(100)]
+        told.pool.hanging.update(hanging)
+        for address in hanging:
+            told.board.put(address, peer_id(2), "worker")
+        told.node(3)
+        await trio.sleep(10)
+        assert {node.address for node in told.pool.invited} >= set(hanging), "they hang"
+        told.node(1)
+        await trio.sleep(10)
+        assert overseer.roster.state(ONE) is State.ACTIVE
+        told.kill(3)
+        await trio.sleep(72)
+        assert told.pool.removed == [(THREE, REMOVAL_REASON)], "and the dead are taken out in time"
 
 
 async def test_a_silent_manager_does_not_stop_a_nodes_heartbeats(
