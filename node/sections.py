@@ -92,6 +92,19 @@ class Rl(Section):
         le=2,
         description="sampling temperature; 1.0 keeps log-probabilities comparable between engine and trainer",
     )
+    top_k: int = Field(
+        0, ge=0, le=65_536, description="sample among so many of the likeliest tokens only; 0: among all"
+    )
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="sample among the fewest likeliest tokens that together have this probability only; 1: among all",
+    )
+    seeded: bool = Field(
+        True,
+        description="every token is forced by the submission's public seed and the policy, so that nobody can choose",
+    )
     steps: int = Field(20, ge=1, le=1_000_000, description="rollout steps after which the run ends")
 
     @model_validator(mode="after")
@@ -152,6 +165,9 @@ class Worker(Section):
         "node.engine_child",
         pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$",
         description="Python module that runs as the engine process; the demo's cheat names another",
+    )
+    backend: Literal["auto", "vllm", "transformers"] = Field(
+        "auto", description="what computes: vLLM, or transformers, which is slower; auto: vLLM where it is installed"
     )
     max_unjudged: int = Field(
         1, ge=0, le=64, description="own submissions that may wait for a verdict while the engine makes the next one"
