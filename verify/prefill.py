@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from rl.hardware import choose_compute_type, read_cpu_flags
+from rl.hardware import ComputeType, choose_compute_type, read_cpu_flags
 from rl.packing import Group, Packed, pack, packed_length, split_by_tokens
 from rl.prompts import Tokenizer
 from rl.rollouts import Rollout
@@ -45,7 +45,7 @@ class TransformersPolicy:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, local_files_only=True)
         _refuse_unpackable(model)
         _refuse_broken(model)
-        self.compute_type = chosen
+        self.compute_type: ComputeType = chosen
         self._model = model.to(device=self.device, dtype=getattr(torch, chosen)).eval()
         self.tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self.hidden_size: int = model.config.hidden_size
