@@ -38,8 +38,8 @@ class Rules:
     reward_range: tuple[float, float] = (0.0, 1.0)
     eos_probability: float = 0.1
     """Endings by an EOS less likely than this are counted (INTELLECT-2, section 2.3.2); see `verify.chance`."""
-    count_endings: bool | None = None
-    """Whether that is done; None: only in unseeded pools, since a seed forces the EOS like any other token."""
+    count_endings: bool = False
+    """Whether that is done in a seeded pool too, where the EOS is forced like any other token."""
     audit_share: float = 1.0
     """Share of the groups on which the policy is run; see `verify.audit`."""
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -56,7 +56,7 @@ class Rules:
 
     @property
     def counts_endings(self) -> bool:
-        return not self.seeded if self.count_endings is None else self.count_endings
+        return self.count_endings or not self.seeded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
