@@ -34,8 +34,8 @@ class VerifierProcess:
 
     def judge(self, *, path: str | None, claim: dict[str, Any], folders: dict[str, str]) -> dict[str, Any]:
         """Judge the file at `path`. `folders` says where each verified policy version lies."""
+        from node.verify_file import judge_each
         from verify.rules import Claim
-        from verify.verdict import judge
 
         began = time.monotonic()
 
@@ -47,7 +47,7 @@ class VerifierProcess:
             self._policies.move_to_end(version)
             return self._policies[version]
 
-        verdict = judge(
+        verdict, ran = judge_each(
             Path(path) if path else None,
             claim=Claim(**claim),
             rules=self._rules,
@@ -58,6 +58,7 @@ class VerifierProcess:
             "outcome": verdict.outcome,
             "rejection": None if verdict.rejection is None else asdict(verdict.rejection),
             "facts": verdict.facts,
+            "checks": [(check, found.code if found else "") for check, found in ran],
             "seconds": time.monotonic() - began,
         }
 

@@ -21,12 +21,12 @@ from ledger.anvil import Anvil
 from ledger.court import Answer
 from ledger.errors import Reverted
 from ledger.types import Bar, CaseState, File, Kind, Outcome, Role, Verdict
-from node import clerk, validator
+from node import clerk, judge
 from node.config import RunConfig
 from node.dockets import Dockets
+from node.judge import TRIES, Judge
 from node.membership import Blacklisted
 from node.metrics import MetricsLog, MetricsTail
-from node.validator import Judge
 from tests.ledger.conftest import TERMS, World, make_world
 
 FILE = b"\5" * 32
@@ -56,7 +56,8 @@ class FakeVerifier:
     async def call(self, kind: str, **arguments: Any) -> dict[str, Any]:
         self.asked.append(arguments["claim"])
         rejection = {"code": "proof-mismatch", "detail": "4.7"} if self.outcome == "rejected" else None
-        return {"outcome": self.outcome, "rejection": rejection, "facts": {"tokens": 70.0}, "seconds": 0.1}
+        return {"outcome": self.outcome, "rejection": rejection, "facts": {"tokens": 70.0}, "seconds": 0.1,
+                "checks": [("proof-mismatch", rejection["code"] if rejection else "")]}  # fmt: skip
 
 
 class FakePolicies:
@@ -92,12 +93,12 @@ async def judging(world: World, ledger: Ledger, folder: Path, verifier: FakeVeri
         config=config, ledger=ledger, network=FakeNetwork(), metrics=metrics, address=ledger.account.address,
         pool_id=world.pool_id,
     )  # fmt: skip
-    judge = Judge(place, FakePolicies(), dockets)  # type: ignore[arg-type]
+    at_work = Judge(place, FakePolicies(), dockets)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         cursor = ledger.cursor(folder / "ledger.sqlite", "validator")
         nursery.start_soon(clerk.take_in, ledger, cursor, dockets, world.pool_id)
         nursery.start_soon(clerk.see_through, ledger, dockets, metrics, world.pool_id)
-        nursery.start_soon(judge.run, verifier)
+        nursery.start_soon(at_work.run, verifier)
         yield dockets
         nursery.cancel_scope.cancel()
     dockets.close()
@@ -112,7 +113,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validator, "LOOK_S", 0.05)
+    monkeypatch.setattr(judge, "LOOK_S", 0.05)
     monkeypatch.setattr(clerk, "POLL_S", 0.05)
 
 
@@ -207,13 +208,13 @@ async def test_a_file_that_ends_the_checks_is_given_up_and_slashes_nobody(world:
             raise ConnectionError("the verifier died")
 
     broken = Broken()
-    for _ in range(validator.TRIES):
+    for _ in range(TRIES):
         with pytest.raises(ExceptionGroup):
             async with judging(world, judge, tmp_path / "v", broken):
                 await trio.sleep(30)
     async with judging(world, judge, tmp_path / "v", broken) as dockets:
         await until(lambda: dockets.waiting(10**12) is None)
-    assert len(broken.asked) == validator.TRIES
+    assert len(broken.asked) == TRIES
     assert judge.docket(submission_id) is None
 
 
