@@ -36,6 +36,8 @@ from node.show import tokens
 from verify.rejection import SENTENCES
 
 log = logging.getLogger(__name__)
+REFUSED_FOR_GOOD = {"NoCommitment", "WrongReveal", "NotAVerdict", "UnknownDocket"}
+"""What the court would say of a reveal however often it is sent."""
 
 
 async def take_in(ledger: Ledger, cursor: EventCursor, dockets: Dockets, pool_id: int) -> None:
@@ -86,13 +88,19 @@ async def see_through(ledger: Ledger, dockets: Dockets, metrics: MetricsLog, poo
 
 
 async def reveal(ledger: Ledger, dockets: Dockets, metrics: MetricsLog, entry: Entry) -> None:
-    """Reveal the verdict that was committed to."""
+    """Reveal the verdict that was committed to. What may pass another time is left to the next look."""
     answer = Answer(docket_id=entry.docket_id, verdict=entry.finding.verdict)
     try:
         await on_chain(ledger.reveal, answer)
     except Reverted as refused:
-        if refused.error_name != "AlreadyRevealed":
+        if refused.error_name in REFUSED_FOR_GOOD:
             log.error("the verdict on %s was not taken: %s", entry.docket_id.hex(), refused)
+            dockets.done(entry.docket_id)
+            return
+        if refused.error_name != "AlreadyRevealed":
+            # Another's reveal came first and left ours to decide, which costs more gas than it was given.
+            log.info("the verdict on %s is revealed again in a moment: %s", entry.docket_id.hex(), refused)
+            return
     else:
         subject = await on_chain(_subject_of, ledger, entry)
         report(metrics, subject, entry.finding)
