@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from node.errors import UserError
+from node.evidence import parse_json
 from rl.tasks import Task
 from verify.policy import Policy
 from verify.rejection import Rejection
@@ -63,8 +63,8 @@ def read_claim(path: Path) -> Claim:
     if len(raw) > MAX_CLAIM_BYTES:
         raise UserError(f"{path} is larger than {MAX_CLAIM_BYTES} bytes", fix=fix)
     try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(raw)
+    except ValueError as error:
         raise UserError(f"{path} is not JSON", fix=fix) from error
     return claim_from(document.get("claim", document) if isinstance(document, dict) else document, fix=fix)
 
