@@ -32,13 +32,21 @@ Ran = tuple[tuple[str, Rejection | None], ...]
 
 
 def judge_each(
-    path: Path | None, *, claim: Claim, rules: Rules, task: Task, load_policy: Callable[[int], Policy]
+    path: Path | None, *, claim: Claim, rules: Rules, task: Task, load_policy: Callable[[int], Policy], **more: Any
 ) -> tuple[Verdict, Ran]:
-    """The verdict, and every check that ran with what it found, in order. Raises CheckFailed."""
-    terms = {"claim": claim, "rules": rules, "task": task, "load_policy": load_policy}
+    """The verdict, and every check that ran with what it found, in order. Raises CheckFailed.
+
+    Args:
+        more: what else `verify.verdict.judge` takes.
+    """
+    terms = {"claim": claim, "rules": rules, "task": task, "load_policy": load_policy} | more
     if "observe" in inspect.signature(judge).parameters:
         ran: list[tuple[str, Rejection | None]] = []
-        return judge(path, **terms, observe=lambda name, found: ran.append((name, found))), tuple(ran)  # type: ignore[arg-type]
+
+        def observe(name: str, found: Rejection | None, *_: Any) -> None:
+            ran.append((name, found))
+
+        return judge(path, **terms, observe=observe), tuple(ran)  # type: ignore[arg-type]
     verdict = judge(path, **terms)  # type: ignore[arg-type]
     if verdict.rejection is None:
         return verdict, tuple((name, None) for name in ORDER)
