@@ -80,7 +80,7 @@ def command(*arguments: str) -> list[str]:
 def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     out = tmp_path_factory.mktemp("network") / "out"
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    options = ["--model", str(tiny_model), "--task", "digits", "--steps", str(STEPS), "--minutes", "8", "--seed", "1"]
+    options = ["--model", str(tiny_model), "--task", "digits", "--steps", str(STEPS), "--minutes", "12", "--seed", "1"]
     argv = command("run", "local", "--workers", "2", *options, *settings, "--out", str(out))
     with (out.parent / "stdout").open("w") as sink:
         process = subprocess.Popen(argv, cwd=ROOT, stdout=sink, stderr=sink, text=True)
