@@ -35,4 +35,7 @@ async def claim_of(ledger: Ledger, submission: Submission) -> dict[str, Any]:
         # Policy v is trained on steps 0 to v - 1: when it was announced, those were closed.
         "open_step": checkpoint.version,
         "newest_version": checkpoint.version,
+        # Nobody knew this block's hash when the submission was sent.
+        "audit_seed": await on_chain(ledger.block_hash, submission.block),
+        "position": submission.block,
     }

@@ -5,6 +5,7 @@ Decides how that is spelled and which exit code says what.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -66,24 +67,29 @@ def _checked(
             raise UserError(f"{path} is not there, or not what it should be", fix="name a file, and a model's folder")
     config = chain.config()
     os.environ["HF_HUB_OFFLINE"] = "1"
+    import torch
+
     from node import verify_file
     from node.validator import verifier_options
+    from rl.hardware import choose_compute_type, read_cpu_flags
     from rl.tasks import load_task
     from verify.prefill import TransformersPolicy
     from verify.rules import Rules
-    from verify.thresholds import Thresholds
+    from verify.thresholds import thresholds_for
     from verify.verdict import CheckFailed
 
     claim = verify_file.read_claim(claim_path) if claim_path else _claim_on_chain(chain, submission)
     options = verifier_options(config)
-    rules = Rules(**options["rules"], thresholds=Thresholds(**options["thresholds"]))
+    compute_type = choose_compute_type(options["compute_type"], read_cpu_flags(), torch.cuda.is_available())
+    measured = thresholds_for(options["compute_type"], compute_type)
+    rules = Rules(**options["rules"], thresholds=dataclasses.replace(measured, **options["thresholds"]))
     try:
         verdict, ran = verify_file.judge_each(
             file,
             claim=claim,
             rules=rules,
             task=load_task(options["task"]),
-            load_policy=lambda version: TransformersPolicy(policy, compute_dtype=options["compute_type"]),
+            load_policy=lambda version: TransformersPolicy(policy, compute_dtype=compute_type),
         )
     except CheckFailed as fault:
         raise UserError(f"a check could not be made: {fault}", fix="check --policy, --config and the memory") from fault

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import fields
 from typing import Any
 
 import trio
@@ -23,9 +24,11 @@ from node.order_desk import OrderDesk
 from node.place import Place
 from node.policies import Policies
 from rl.hardware import thread_environment
+from verify.thresholds import Thresholds
 
 log = logging.getLogger(__name__)
 START_TIMEOUT_S = 300.0
+BOUNDS = {field.name for field in fields(Thresholds)}
 
 
 async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
@@ -41,7 +44,12 @@ async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
             log_path=data_dir / "verifier.log",
             env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
         ) as verifier:
-            await verifier.call("start", timeout_s=START_TIMEOUT_S, **verifier_options(config))
+            await verifier.call(
+                "start",
+                timeout_s=START_TIMEOUT_S,
+                **verifier_options(config),
+                earlier=str((data_dir / "earlier.sqlite").absolute()),
+            )
             log.info("verifier ready")
             await judge.run(verifier)
 
@@ -67,16 +75,15 @@ def verifier_options(config: RunConfig) -> dict[str, Any]:
             "samples": config.rl.group_size,
             "max_new_tokens": config.task.max_new_tokens,
             "temperature": config.rl.temperature,
+            "top_k": config.rl.top_k,
+            "top_p": config.rl.top_p,
+            "seeded": config.rl.seeded,
             "system_prompt": config.task.system_prompt or None,
             "max_policy_lag": config.rl.asynchrony,
             "max_file_bytes": config.relay.max_submission_bytes,
             "eos_probability": config.validator.eos_probability,
+            "count_endings": config.validator.count_endings,
+            "audit_share": config.validator.audit_share,
         },
-        "thresholds": {
-            "block_exponents": config.validator.block_exponents,
-            "block_mantissa_mean": config.validator.block_mantissa_mean,
-            "block_mantissa_median": config.validator.block_mantissa_median,
-            "exponent_mean": config.validator.exponent_mean,
-            "mantissa_mean": config.validator.mantissa_mean,
-        },
+        "thresholds": {name: value for name, value in config.validator.model_dump(include=BOUNDS).items() if value},
     }

@@ -7,7 +7,6 @@ It needs no key, no chain and no network, and refuses to make up what the claim 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,15 +18,12 @@ from rl.tasks import Task
 from verify.policy import Policy
 from verify.rejection import Rejection
 from verify.rules import Claim, Rules
-from verify.verdict import Verdict, judge
+from verify.verdict import CHECKS, Verdict, judge
 
 MAX_CLAIM_BYTES = 1 << 20
 """`explain --json` of a submission with a long story; evidence is smaller."""
-ORDER = (
-    "late", "size", "hash", "schema", "row-count", "problems", "stale", "bounds", "termination", "proof-count",
-    "reward", "prompt", "text", "proof-mismatch", "duplicates",
-)  # fmt: skip
-"""The checks by the codes of what they find, cheapest first."""
+ORDER = tuple(check.name for check in CHECKS)
+"""Every check by name, cheapest first."""
 Ran = tuple[tuple[str, Rejection | None], ...]
 
 
@@ -40,21 +36,12 @@ def judge_each(
         more: what else `verify.verdict.judge` takes.
     """
     terms = {"claim": claim, "rules": rules, "task": task, "load_policy": load_policy} | more
-    if "observe" in inspect.signature(judge).parameters:
-        ran: list[tuple[str, Rejection | None]] = []
+    ran: list[tuple[str, Rejection | None]] = []
 
-        def observe(name: str, found: Rejection | None, *_: Any) -> None:
-            ran.append((name, found))
+    def observe(name: str, found: Rejection | None, *_: Any) -> None:
+        ran.append((name, found))
 
-        return judge(path, **terms, observe=observe), tuple(ran)  # type: ignore[arg-type]
-    verdict = judge(path, **terms)  # type: ignore[arg-type]
-    if verdict.rejection is None:
-        return verdict, tuple((name, None) for name in ORDER)
-    code = verdict.rejection.code
-    # Endings are looked at twice: in the file, and once the policy was run.
-    last = ORDER.index("proof-mismatch") + 1 if "exponent_mean" in verdict.facts else ORDER.index(code)
-    passed = [name for name in ORDER[: max(last, ORDER.index(code))] if name != code]
-    return verdict, (*((name, None) for name in passed), (code, verdict.rejection))
+    return judge(path, **terms, observe=observe), tuple(ran)  # type: ignore[arg-type]
 
 
 def read_claim(path: Path) -> Claim:

@@ -38,6 +38,9 @@ class FakeLedger:
     def latest_checkpoint(self, pool_id: int) -> Checkpoint:
         return Checkpoint(version=3, manifest_hash=b"m" * 32, block=0, epoch=1)
 
+    def block_hash(self, block: int) -> bytes:
+        return b"h" * 32
+
     def run_id(self, pool_id: int) -> bytes:
         return b"r" * 32
 

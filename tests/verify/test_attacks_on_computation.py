@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from rl.rollouts import Rollout
+from tests.verify.conftest import RULES, UNSEEDED
+from verify.prefill import TransformersPolicy
 
 Rollouts = tuple[Rollout, ...]
 
@@ -26,8 +28,8 @@ def test_honest_work_is_accepted(world, honest: Rollouts) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2, 4))
-def test_honest_work_with_improbable_endings_is_accepted(world, seed: int) -> None:
-    verdict = world.judge(world.generate(seed=seed))
+def test_honest_unseeded_work_with_improbable_endings_is_accepted(world, seed: int) -> None:
+    verdict = world.judge(world.generate(rules=UNSEEDED, seed=seed), rules=UNSEEDED)
     assert verdict.outcome == "accepted", verdict
     assert verdict.facts["improbable_endings"] > 0
 
@@ -135,20 +137,30 @@ def test_tokens_rewritten_after_proving(world, honest: Rollouts) -> None:
 # --- sampling
 
 
-def test_stopping_early_by_an_unlikely_eos(world) -> None:
-    generator = torch.Generator().manual_seed(5)
-
-    def pick(logits: torch.Tensor, index: int) -> torch.Tensor:
-        return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0] * (index != 2)
-
-    assert world.finding(world.generate(pick=pick)) == "rejected: termination"
+def stop_early(logits: torch.Tensor, index: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0] * (index != 2)
 
 
-def test_one_unlikely_eos_is_no_cheat(world, honest: Rollouts) -> None:
+def with_one_early_stop(world, honest: Rollouts) -> Rollouts:
     ids = (*honest[0].completion_ids[:2], 0)
     text = world.policy.tokenizer.decode(list(ids), skip_special_tokens=True)
     single = replace(honest[0], completion_ids=ids, text=text, finish_reason="eos", reward=0.0)
-    assert world.judge(world.prove((single, *honest[1:]))).outcome == "accepted"
+    return world.prove((single, *honest[1:]))
+
+
+def test_stopping_early_by_an_unlikely_eos(world) -> None:
+    generator = torch.Generator().manual_seed(5)
+    cheat = world.generate(pick=lambda logits, index: stop_early(logits, index, generator))
+    assert world.finding(cheat) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED) == "rejected: termination"
+    always = replace(RULES, count_endings=True)
+    assert world.finding(cheat, rules=always, without={"sampling"}) == "rejected: termination"
+
+
+def test_one_unlikely_eos_gives_a_seeded_worker_away_and_nobody_else(world, honest: Rollouts) -> None:
+    cheat = with_one_early_stop(world, honest)
+    assert world.finding(cheat) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED) == "accepted"
 
 
 def test_copies_of_one_answer(world, honest: Rollouts) -> None:
@@ -157,4 +169,71 @@ def test_copies_of_one_answer(world, honest: Rollouts) -> None:
 
 
 def test_greedy_decoding(world) -> None:
-    assert world.finding(world.generate(pick=lambda logits, _: logits.argmax(-1))) == "rejected: duplicates"
+    cheat = world.generate(pick=lambda logits, _: logits.argmax(-1))
+    assert world.finding(cheat) == "rejected: duplicates"
+    assert world.finding(cheat, without={"duplicates"}) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED, without={"duplicates"}) == "rejected: distribution"
+
+
+def test_another_temperature_than_the_pools(world) -> None:
+    for temperature in (0.7, 1.4):
+        cheat = world.prove(world.generate(rules=replace(RULES, temperature=temperature)))
+        assert world.finding(cheat) == "rejected: sampling"
+
+
+def test_a_top_k_of_ones_own(world) -> None:
+    cheat = world.prove(world.generate(rules=replace(RULES, top_k=5)))
+    assert world.finding(cheat) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED) == "rejected: distribution"
+
+
+def test_the_best_of_two_for_every_answer(world, claim) -> None:
+    first, second = world.generate(), world.generate(claim=replace(claim, counter=1))
+    longest = [max(pair, key=lambda r: len(set(r.completion_ids))) for pair in zip(first, second, strict=True)]
+    cheat = [
+        replace(f, completion_ids=r.completion_ids, text=r.text, finish_reason=r.finish_reason, reward=f.reward)
+        for f, r in zip(first, longest, strict=True)
+    ]
+    assert world.finding(world.prove(cheat), without={"reward"}) == "rejected: sampling"
+
+
+def test_one_token_edited(world, honest: Rollouts) -> None:
+    row = next(n for n, r in enumerate(honest) if len(r.completion_ids) == 40)
+    ids = list(honest[row].completion_ids)
+    ids[20] = 3 + (ids[20] - 2) % 95
+    text = world.policy.tokenizer.decode(ids, skip_special_tokens=True)
+    cheat = world.prove(world.edit(honest, row, completion_ids=tuple(ids), text=text))
+    assert world.finding(cheat, without={"reward"}) == "rejected: sampling"
+
+
+def test_anothers_seed(world, claim) -> None:
+    cheat = world.generate(claim=replace(claim, worker="0x" + "b2" * 20))
+    same = [replace(r, problem_id=h.problem_id, prompt_ids=h.prompt_ids) for r, h in zip(cheat, world.generate(),
+                                                                                         strict=True)]  # fmt: skip
+    assert world.finding(world.prove(same), without={"reward"}) == "rejected: sampling"
+
+
+def test_log_probabilities_that_were_made_up(world, honest: Rollouts) -> None:
+    for wrong in (0.0, -1.0):
+        cheat = [replace(r, logprobs=(wrong,) * len(r.logprobs)) for r in honest]
+        assert world.finding(cheat) == "rejected: logprobs"
+
+
+# --- honest work of other arithmetic and other rules
+
+
+@pytest.mark.parametrize("pair", [("float32", "bfloat16"), ("bfloat16", "float32"), ("float32", "float32")])
+def test_honest_work_is_accepted_in_every_pair_of_arithmetics(world, checkpoint, pair: tuple[str, str]) -> None:
+    decode, prefill = (TransformersPolicy(checkpoint, compute_dtype=kind) for kind in pair)
+    verdict = world.judge(world.generate(policy=decode), load=prefill)
+    assert verdict.outcome == "accepted", verdict
+    assert verdict.facts["margin_max"] < 0.8
+
+
+@pytest.mark.parametrize("rule", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}, {"top_k": 8, "top_p": 0.9}])
+def test_honest_work_is_accepted_under_every_rule(world, checkpoint, rule: dict) -> None:
+    rules = replace(RULES, **rule)
+    honest = world.generate(rules=rules, policy=TransformersPolicy(checkpoint, compute_dtype="float32"))
+    verdict = world.judge(honest, rules=rules)
+    assert verdict.outcome == "accepted", verdict
+    assert world.finding(world.prove(world.generate()), rules=rules) == "rejected: sampling"
