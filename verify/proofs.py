@@ -2,7 +2,8 @@
 
 A block is the final hidden states of up to 32 consecutive tokens, flattened. Its `k` values of largest magnitude
 become the points (index, bf16 bits) of the one polynomial of degree < k modulo 65497 that passes through them; a
-proof is the index modulus and the k coefficients, all big-endian uint16. Bytes equal those of toploc 0.1.6.
+proof is the index modulus and the k coefficients, all big-endian uint16. Bytes and errors equal those of toploc 0.1.6,
+shown on golden vectors and on 1,200 drawn inputs (scripts/write_toploc_vectors).
 
 Ties at the k-th magnitude go to the lower index. toploc leaves that choice to torch's `topk`, whose order is
 undefined; both are right, since a value outside a verifier's own top k merely counts as one mismatch.
@@ -31,7 +32,8 @@ NO_MATCH = 2.0**64
 """Mantissa error of a block in which no exponent matches."""
 
 _P = np.uint32(PRIME)
-_VALUES_AT_ONCE = 2**22
+_VALUES_AT_ONCE = 2**18
+"""Keys that are partitioned together: 1 MB, which stays in a core's cache; 16 times as many take half as long again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,10 @@ def build_proofs(states: np.ndarray, *, block_tokens: int = BLOCK_TOKENS, topk: 
 def build_many(
     sequences: Sequence[np.ndarray], *, block_tokens: int = BLOCK_TOKENS, topk: int = TOP_K
 ) -> list[list[bytes]]:
-    """`build_proofs` of many completions at once, vectorised over all their blocks."""
+    """`build_proofs` of many completions at once, vectorised over all their blocks.
+
+    A call costs about a millisecond besides its blocks, so hand over 16 of them or more.
+    """
     blocks = [block for states in sequences for block in _cut(states, block_tokens)]
     proofs: list[bytes] = [b""] * len(blocks)
     for members, index, bits in _top_points(blocks, topk):
@@ -183,8 +188,11 @@ def _largest(flat: np.ndarray, k: int) -> np.ndarray:
     index_bits = max(1, (numel - 1).bit_length())
     kind = np.uint32 if index_bits <= 17 else np.uint64
     last = kind((1 << index_bits) - 1)
-    keys = (flat & np.uint16(0x7FFF)).astype(kind) << kind(index_bits) | (last - np.arange(numel, dtype=kind))
-    chosen = np.partition(keys, numel - k, axis=1)[:, numel - k :]
+    keys = (flat & np.uint16(0x7FFF)).astype(kind)
+    keys <<= kind(index_bits)
+    keys |= last - np.arange(numel, dtype=kind)
+    keys.partition(numel - k, axis=1)
+    chosen = keys[:, numel - k :]
     return (last - (chosen & last)).astype(np.uint32)
 
 
@@ -221,30 +229,28 @@ def _minus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.minimum(difference, difference + _P)
 
 
-def _plus(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    total = a + b
-    return np.minimum(total, total - _P)
-
-
 def _interpolate(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Coefficients, ascending, of the polynomials through reduced points; all uint32 [blocks, k].
 
-    Every product of two reduced numbers plus a third stays below 2^32, so uint32 never overflows.
+    Newton's divided differences, then expanded from the last factor to the first. Every product of two reduced numbers
+    plus a third stays below 2^32, so uint32 never overflows.
     """
     inverse = _inverses()
     x, divided = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
-    k = len(x)
+    k, signed = len(x), x.astype(np.int64)
     for order in range(1, k):
-        run = _minus(x[order:], x[:-order])
-        divided[order:] = _reduce(_minus(divided[order:], divided[order - 1 : -1]) * inverse[run])
+        run = inverse[signed[order:] - signed[:-order]]  # a negative difference counts from the table's end: modulo P
+        divided[order:] = _reduce(_minus(divided[order:], divided[order - 1 : -1]) * run)
+    opposite = _minus(np.zeros_like(x), x)
     coefficients = np.zeros_like(divided)
-    for degree in range(k):
-        point, value = x[k - 1 - degree], divided[k - 1 - degree]
-        scaled = coefficients[: degree + 1] * _minus(np.zeros_like(point), point)
-        scaled[0] += value
-        scaled = _reduce(scaled)
-        scaled[1:] = _plus(scaled[1:], coefficients[:degree])
-        coefficients[: degree + 1] = scaled
+    coefficients[:1] = divided[-1:]
+    for degree in range(1, k):  # times (X - x), plus the next difference
+        point = k - 1 - degree
+        scaled = coefficients[:degree] * opposite[point]
+        scaled[1:] += coefficients[: degree - 1]
+        scaled[0] += divided[point]
+        coefficients[degree] = coefficients[degree - 1]
+        coefficients[:degree] = _reduce(scaled)
     return coefficients.T
 
 

@@ -18,6 +18,7 @@ from verify.proofs import (
     compare_proofs,
     proof_fault,
 )
+from verify.thresholds import Thresholds, proof_statistics
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "vectors" / "toploc-golden.json").read_text())
 
@@ -99,6 +100,50 @@ def test_a_null_proof_is_a_fault() -> None:
     assert isinstance(fault, ProofFault)
     assert "modulus 0" in fault.detail
     assert check_proof(states[:3], null, topk=4).mantissa_mean == NO_MATCH
+
+
+@pytest.mark.parametrize("tokens", [1, 32, 33, 70])
+@pytest.mark.parametrize("change", [-1, 1])
+def test_one_proof_less_or_more_is_a_fault_at_any_length(tokens: int, change: int) -> None:
+    """toploc's verifier zips: it would compare what is there, and an empty list proves everything."""
+    states = noise(0, tokens, 64)
+    proofs = build_proofs(states)
+    miscounted = proofs[:change] if change < 0 else [*proofs, proofs[0]]
+    assert isinstance(compare_proofs(states, miscounted), ProofFault)
+    assert isinstance(proof_fault(miscounted, tokens=tokens, hidden=64), ProofFault)
+
+
+def test_lists_of_different_lengths_are_our_own_fault() -> None:
+    states = noise(0, 4, 64)
+    with pytest.raises(ValueError, match="zip"):
+        compare_many([states, states], [build_proofs(states)])
+
+
+def test_proofs_in_another_order_lie_too_far_away() -> None:
+    sequences = [noise(n, 64, 576) for n in range(3)]
+    proofs = build_many(sequences)
+    elsewhere = [[b, a] for a, b in proofs], [*proofs[1:], proofs[0]]
+    for shuffled in elsewhere:
+        for errors in compare_many(sequences, shuffled):
+            assert isinstance(errors, tuple)
+            assert all(Thresholds().broken_by(proof_statistics([e], 1)) for e in errors)
+
+
+@pytest.mark.parametrize("loud", [False, True], ids=["equal columns", "a loud column"])
+def test_the_best_constant_is_no_proof(loud: bool) -> None:
+    """A commitment to one value, chosen with all states known, keeps the exponents' bound but not the mantissas'."""
+    states = noise(5, 32, 576)
+    if loud:  # the 32 largest are one dimension's, as in real models
+        states[:, 7] += 5 << 7
+    largest = np.sort(states.reshape(-1) & 0x7FFF)[-128:]
+    exponents = np.unique(largest >> 7)
+    constants = [int(exponent) << 7 | mantissa for exponent in exponents for mantissa in range(128)]
+    proofs = [b"\xff\xd9" + constant.to_bytes(2, "big") + bytes(254) for constant in constants]
+    compared = compare_many([states] * len(proofs), [[proof] for proof in proofs])
+    errors = [e for block in compared if isinstance(block, tuple) for e in block]
+    assert len(errors) == len(constants)
+    assert [Thresholds().broken_by(proof_statistics([e], 1)) for e in errors].count(None) == 0
+    assert min(e.exponent_mismatches for e in errors) <= 38
 
 
 @pytest.mark.parametrize(
