@@ -97,6 +97,13 @@ def the_noise_of_another_counter(stage: Stage) -> Offer:
     return Offer(content=stage.meddled(lambda logits, _, group, index: forced(logits, group, index, claim=other)))
 
 
+@SAMPLING.by("greedy", "sampling")
+def the_noise_of_another_address(stage: Stage) -> Offer:
+    """Draws with the seed of another of its wallets, which came out better."""
+    other = replace(CLAIM, worker="0x" + "b2" * 20)
+    return Offer(content=stage.meddled(lambda logits, _, group, index: forced(logits, group, index, claim=other)))
+
+
 @SAMPLING.by("lazy", "sampling")
 def the_noise_of_the_next_token(stage: Stage) -> Offer:
     """Counts positions from 1, so that each token has its neighbour's noise."""
@@ -157,6 +164,12 @@ def one_answer_twice(stage: Stage) -> Offer:
 def a_stop_after_three_tokens(stage: Stage) -> Offer:
     """Ends every completion at its third token with an EOS that the policy would hardly choose."""
     return Offer(content=stage.meddled(lambda _logits, due, _group, index: due * (index != 2)))
+
+
+@SAMPLING.by("lazy", "sampling")
+def a_stop_after_three_tokens_where_endings_are_counted(stage: Stage) -> Offer:
+    """Does the same in a pool that also counts improbable endings."""
+    return replace(a_stop_after_three_tokens(stage), rules=replace(RULES, count_endings=True))
 
 
 @SAMPLING.by("lazy", "sampling")

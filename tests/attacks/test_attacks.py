@@ -14,6 +14,7 @@ import pytest
 
 from tests.attacks.attack import Attack
 from tests.attacks.library import ATTACKS, LIMITS
+from tests.attacks.limits import Limit
 from tests.attacks.page import ELSEWHERE, render
 from tests.attacks.stage import Stage
 from tests.attacks.trial import Trial, outcome_of
@@ -33,13 +34,14 @@ def test_attack(trial_of: TrialOf, attack: Attack) -> None:
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: limit.name)
-def test_what_gets_through(stage: Stage, limit) -> None:
+def test_what_gets_through(stage: Stage, limit: Limit) -> None:
     """The page admits these; once a check catches one of them, it becomes an attack."""
     assert outcome_of(stage, limit.make(stage)) == "accepted"
 
 
 def test_every_reason_has_its_attack() -> None:
     assert {attack.code for attack in ATTACKS} == set(SENTENCES)
+    assert {code for code in SENTENCES if "no punishment" in SENTENCES[code].lower()} == UNPUNISHED
 
 
 def test_names_and_stories_are_of_one_attack_each() -> None:

@@ -1,4 +1,7 @@
-"""Honest workers, however short, sure, cut, copied or oddly computed, are accepted by the same checks."""
+"""Honest workers, however short, sure or copied their answers, are accepted by the same checks.
+
+Other arithmetic and other rules are tried in tests/verify/test_honest_work.py.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rl.rollouts import Rollout
 from tests.attacks.attack import Offer
 from tests.attacks.copies import recorded
 from tests.attacks.stage import Stage
 from tests.attacks.trial import outcome_of
 from tests.verify.conftest import CLAIM, RULES, UNSEEDED
-from verify.prefill import TransformersPolicy
-
-Rollouts = tuple[Rollout, ...]
+from verify.rules import Rules
 
 
 @pytest.mark.parametrize("tokens", [1, 31, 32, 33, 64])
@@ -39,23 +39,11 @@ def test_pools_without_seeds(stage: Stage, seed: int) -> None:
     assert outcome_of(stage, Offer(content=rollouts, rules=UNSEEDED)) == "accepted"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"temperature": 0.7}, {"temperature": 1.4}, {"top_k": 10}, {"top_p": 0.9}, {"temperature": 0.7, "seeded": False}],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [{"temperature": 1.4}, {"temperature": 0.7, "seeded": False}], ids=str)
 def test_pools_with_other_rules(stage: Stage, changes: dict) -> None:
     """What is a cheat where the pool says otherwise is honest where it says so."""
     rules = replace(RULES, **changes)
     assert outcome_of(stage, Offer(content=stage.world.generate(rules=rules), rules=rules)) == "accepted"
-
-
-def test_decoding_in_bfloat16(stage: Stage) -> None:
-    """Other arithmetic than the validator's: near ties fall otherwise, states differ in their last bits."""
-    coarse = TransformersPolicy(stage.world.folder, compute_dtype="bfloat16")
-    rollouts = stage.world.generate(policy=coarse)
-    assert rollouts != stage.honest
-    assert outcome_of(stage, Offer(content=rollouts)) == "accepted"
 
 
 def test_decoding_one_at_a_time(stage: Stage) -> None:
@@ -113,7 +101,7 @@ def sure(stage: Stage, answer: str, logit: float) -> Stage:
 
 @pytest.mark.parametrize("rules", [RULES, UNSEEDED], ids=["seeded", "unseeded"])
 @pytest.mark.parametrize(("answer", "logit"), [("", 30.0), ("12", 30.0), ("12", 12.0), ("I say 12", 30.0)])
-def test_the_same_short_answer_from_everybody(stage: Stage, rules, answer: str, logit: float) -> None:
+def test_the_same_short_answer_from_everybody(stage: Stage, rules: Rules, answer: str, logit: float) -> None:
     """EOS alone, or one answer with or without exceptions, in every completion, as it was in earlier work."""
     certain = sure(stage, answer, logit)
     rollouts = certain.world.generate(rules=rules)
