@@ -88,8 +88,8 @@ outcome is another **carries** the attack. *Without it* says who catches the che
 - *barred*: the others found nothing, but those that take for granted what failed were not made. A check that bars the
   way keeps from them what they cannot read; they are not run on it even if it is switched off.
 
-*Also found by* names all other checks that would have rejected the same submission. Subtle cheats that cannot be told
-on so small a model, as int8 weights, are not here: `verify/thresholds.py` has what was measured on a real one."""
+*Also found by* names all other checks that would have rejected the same submission. How surely subtle cheats are told
+on a real model, as int8 weights, is in `verify/thresholds.py`; here they are among what gets through."""
 
 _GETS_THROUGH = """No check finds these. The test that says so fails as soon as one does."""
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from rl.prompts import render_prompt
 from rl.tasks import load_task
 from tests.attacks.attack import Family, Offer
-from tests.attacks.stage import Rollouts, Stage
+from tests.attacks.stage import Stage
 from tests.verify.conftest import CLAIM
-from verify.rules import Claim
 
 PROBLEMS = Family("Problems and prompts")
 EASY = "1 + 1"
@@ -60,21 +59,18 @@ def a_problem_id_of_a_megabyte(stage: Stage) -> Offer:
     return Offer(content=stage.edit(0, problem_id="arithmetic/" + "9" * 2**20))
 
 
-def _another(claim: Claim, stage: Stage) -> Rollouts:
-    return stage.world.generate(claim=claim)
-
-
 @PROBLEMS.by("greedy", "problems")
 def a_picked_counter(stage: Stage) -> Offer:
     """Tries counters until one draws easy problems, and submits under number 64."""
     far = replace(CLAIM, counter=64)
-    return Offer(content=_another(far, stage), claim=far)
+    return Offer(content=stage.world.generate(claim=far), claim=far)
 
 
 @PROBLEMS.by("greedy", "problems")
 def the_work_of_another_counter(stage: Stage) -> Offer:
-    """Does the work of its second submission and hands it in as the first, too."""
-    return Offer(content=stage.edit_all(lambda r: {"counter": 0}), claim=replace(CLAIM, counter=1))
+    """Does the work of its second submission, whose problems are easier, and hands it in as its first."""
+    work = stage.world.generate(claim=replace(CLAIM, counter=1))
+    return Offer(content=[replace(r, counter=0) for r in work])
 
 
 @PROBLEMS.by("copier", "problems")
