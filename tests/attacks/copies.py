@@ -37,13 +37,13 @@ def _copied(stage: Stage, rows: Sequence[Rollout], *, seeded: bool = False) -> O
 
 
 @COPIES.by("copier", "copy")
-def anothers_completions(stage: Stage) -> Offer:
+def completions_of_another_worker(stage: Stage) -> Offer:
     """Takes another worker's completions of the same problems as its own, proven anew."""
     return _copied(stage, stage.others)
 
 
 @COPIES.by("copier", "copy")
-def anothers_completions_in_a_seeded_pool(stage: Stage) -> Offer:
+def completions_of_another_worker_in_a_seeded_pool(stage: Stage) -> Offer:
     """Does the same where each token is forced."""
     return _copied(stage, stage.others, seeded=True)
 

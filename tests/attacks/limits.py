@@ -93,8 +93,8 @@ def weights_in_int8_on_so_small_a_model(stage: Stage) -> Offer:
 
 
 @_admitted("Asynchrony allows old policies; a worker may choose among `rl.asynchrony` + 1 draws, once a submission.")
-def the_best_of_the_allowed_versions(stage: Stage) -> Offer:
-    """Generates by each policy that may still be used, and hands in what came out best."""
+def the_oldest_policy_that_is_allowed(stage: Stage) -> Offer:
+    """Generates by each policy that may still be used, and hands in the oldest's work, which came out best."""
     return Offer(content=stage.world.generate(version=3))
 
 

@@ -74,7 +74,7 @@ def the_work_of_another_counter(stage: Stage) -> Offer:
 
 
 @PROBLEMS.by("copier", "problems")
-def another_workers_file(stage: Stage) -> Offer:
+def a_file_of_another_worker(stage: Stage) -> Offer:
     """Downloads a file from a relay and records its hash as its own."""
     return _under(stage, worker="0x" + "b2" * 20)
 

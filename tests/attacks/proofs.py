@@ -162,7 +162,7 @@ def proofs_of_the_states_one_token_later(stage: Stage) -> Offer:
 
 
 @PROOFS.by("copier", "proof-mismatch")
-def proofs_of_another_workers_answer(stage: Stage) -> Offer:
+def proofs_of_an_answer_by_another_worker(stage: Stage) -> Offer:
     """Proves what somebody else said to the same problem, and reports its own tokens."""
     other = stage.unseeded
     pairs = zip(stage.honest, other, strict=True)
