@@ -174,6 +174,13 @@ class World:
         """The same rollouts with fields of one row changed."""
         return (*rollouts[:row], replace(rollouts[row], **changes), *rollouts[row + 1 :])
 
+    def variant(self, change: Callable[[torch.Tensor], torch.Tensor]) -> TransformersPolicy:
+        """The same policy with every weight matrix changed: what a cheat really runs."""
+        other = TransformersPolicy(self.folder)
+        weights = other._model.state_dict()
+        other._model.load_state_dict({k: change(v) if v.ndim == 2 else v for k, v in weights.items()})
+        return other
+
     @staticmethod
     @torch.inference_mode()
     def _complete(
