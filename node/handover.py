@@ -1,4 +1,4 @@
-"""A submission's way from the worker to a relay: handed over, acknowledged; only then is it recorded.
+"""A submission's way from the worker to relays: handed over, acknowledged; only then is it recorded.
 
 What a verdict rests on goes the same way from the validator, once the verdict is revealed: before, whoever sees it
 knows what is still secret. What the relay does with either is `node.reception`'s.
@@ -28,6 +28,8 @@ SUBMISSION_PROTOCOL = "/intellect-node/submission/1"
 EVIDENCE_PROTOCOL = "/intellect-node/evidence/1"
 OVERHEAD_BYTES = 1024
 NOT_A_MEMBER = "not-a-member"
+COPIES = 2
+"""Relays that each file is given to where there are so many: work whose only holder drops it would be late."""
 RETRY_FIRST_S, RETRY_LAST_S = 1.0, 15.0
 
 
@@ -55,7 +57,7 @@ async def relay_urls(ledger: Ledger, network: Network, pool_id: int) -> list[str
 async def hand_over(
     ledger: Ledger, peer: Peer, network: Network, path: Path, *, pool_id: int, address: str, timeout_s: float
 ) -> bytes:
-    """Give the file to a relay and wait for its acknowledgement, trying relays until one takes it; its SHA-256.
+    """Give the file to `COPIES` relays, or to as many as take it, and wait for their acknowledgements; its SHA-256.
 
     Raises Blacklisted where that is why no relay takes it.
     """
@@ -78,7 +80,6 @@ async def _give(
     ledger: Ledger, peer: Peer, network: Network, protocol: str, data: bytes, *, pool_id: int, address: str,
     timeout_s: float,
 ) -> bytes:  # fmt: skip
-    sha256 = hashlib.sha256(data).digest()
     delay_s = RETRY_FIRST_S
     while True:
         try:
@@ -86,23 +87,39 @@ async def _give(
         except NetworkDown as fault:
             log.warning("cannot look for relays: %s", fault)
             candidates = []
+        taken = 0
         for relay in candidates:
-            try:
-                reply = await peer.request(
-                    relay.multiaddrs[0],
-                    protocol,
-                    {"address": address, "data": data},
-                    timeout_s=timeout_s,
-                    max_bytes=OVERHEAD_BYTES,
-                )
-            except StreamError as fault:
-                log.warning("relay %s did not take what it was given: %s", relay.address, fault)
-                if isinstance(fault, RemoteError) and fault.code == NOT_A_MEMBER:
-                    raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
-                continue
-            if reply.get("sha256") == sha256:
-                return sha256
-            log.warning("relay %s acknowledged another file than it was given", relay.address)
+            taken += await _takes(
+                ledger, peer, relay, protocol, data, pool_id=pool_id, address=address, timeout_s=timeout_s
+            )
+            if taken == COPIES:
+                break
+        if taken:
+            return hashlib.sha256(data).digest()
         log.warning("no relay of %d took it; trying again in %.0f s", len(candidates), delay_s)
         await trio.sleep(delay_s)
         delay_s = min(2 * delay_s, RETRY_LAST_S)
+
+
+async def _takes(
+    ledger: Ledger, peer: Peer, relay: NodeRecord, protocol: str, data: bytes, *, pool_id: int, address: str,
+    timeout_s: float,
+) -> bool:  # fmt: skip
+    """Whether this relay acknowledges the file. Raises Blacklisted."""
+    try:
+        reply = await peer.request(
+            relay.multiaddrs[0],
+            protocol,
+            {"address": address, "data": data},
+            timeout_s=timeout_s,
+            max_bytes=OVERHEAD_BYTES,
+        )
+    except StreamError as fault:
+        log.warning("relay %s did not take what it was given: %s", relay.address, fault)
+        if isinstance(fault, RemoteError) and fault.code == NOT_A_MEMBER:
+            raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
+        return False
+    if reply.get("sha256") != hashlib.sha256(data).digest():
+        log.warning("relay %s acknowledged another file than it was given", relay.address)
+        return False
+    return True

@@ -15,7 +15,7 @@ import trio.testing
 from dht.records import NodeRecord, RunStateRecord, SignedRecord
 from ledger.types import Bar, Member, Role
 from node.evidence import MAX_EVIDENCE_BYTES
-from node.handover import EVIDENCE_PROTOCOL, SUBMISSION_PROTOCOL, hand_over, hand_over_evidence
+from node.handover import COPIES, EVIDENCE_PROTOCOL, SUBMISSION_PROTOCOL, hand_over, hand_over_evidence
 from node.membership import Blacklisted
 from node.metrics import MetricsLog, MetricsTail
 from node.reception import EVIDENCE_BURST, EVIDENCE_PER_S, Reception
@@ -276,8 +276,14 @@ async def test_relays_are_asked_until_one_takes_the_file(
     )
     assert await give(tmp_path, peer) == SHA256
     assert peer.asked.count(at(5)) == 3
-    assert 2 <= peer.asked.count(at(1)) <= 3
+    assert peer.asked.count(at(1)) == 3
     assert not {at(98), at(99)} & set(peer.asked), "only relays of the pool are asked"
+
+
+async def test_attack_a_relay_that_drops_what_it_acknowledged_is_not_the_only_one_that_has_it(tmp_path: Path) -> None:
+    peer = FakePeer({at(port): {"sha256": SHA256} for port in range(1, 6)})
+    assert await give(tmp_path, peer) == SHA256
+    assert len(peer.asked) == len(set(peer.asked)) == COPIES == 2
 
 
 async def test_evidence_goes_the_same_way(autojump_clock: trio.testing.MockClock) -> None:
