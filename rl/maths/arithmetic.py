@@ -1,6 +1,6 @@
 r"""Rational arithmetic as it is written in an answer: `5!`, `2^{-98}`, `\frac{1}{3}`, `2\frac12`, `\sqrt{16}`.
 
-Evaluated in fractions, with bounds on every number met on the way. It refuses what is not rational, and guesses nothing.
+Evaluated in fractions, with bounds on every number met on the way. What is not rational it refuses.
 """
 
 from __future__ import annotations
