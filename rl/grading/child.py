@@ -1,6 +1,6 @@
 """The grading process: calls one function again and again, each time in a fork of itself that ends with the call.
 
-    python -m rl.grading.child MODULE:FUNCTION '{"calls": …, "cpu_s": …, "wall_s": …, "memory_bytes": …}'
+    python -m rl.grading.child MODULE:FUNCTION '{"calls": …, "cpu_s": …, "wall_s": …, "memory_bytes": …, "confined": …}'
 
 Reads a line of JSON (the list of arguments) and answers with a line of JSON: `{"value": …, "calls": …}` or
 `{"fault": …, "detail": …}`.
@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
+
+from rl.grading.confine import confine
 
 MAX_REPLY_BYTES = 1 << 20
 OVER_BUDGET = b'{"fault": "over-budget", "detail": "more function calls than allowed"}'
@@ -63,6 +65,8 @@ def run_once(function: Callable[..., Any], arguments: list[Any], limits: dict[st
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
+        if not confine() and limits["confined"]:
+            raise PermissionError("this kernel has no filter of system calls; the task needs one to be graded safely")
         used = count_calls(limits["calls"], tell) if limits["calls"] else lambda: 0
         value = function(*arguments)
         sys.setprofile(None)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class CallLimits:
     wall_s: float
     memory_bytes: int = 2 << 30
     """Address space, what the imported packages take included."""
+    confined: bool = False
+    """Whether a call must fail where the kernel cannot confine it (`rl.grading.confine`); it is confined if it can."""
 
 
 class Grader:
@@ -87,9 +89,8 @@ class Grader:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._stop()
-        limits = {name: getattr(self.limits, name) for name in ("calls", "cpu_s", "wall_s", "memory_bytes")}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-s", "-m", "rl.grading.child", self.target, json.dumps(limits)],
+            [sys.executable, "-P", "-s", "-m", "rl.grading.child", self.target, json.dumps(asdict(self.limits))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-import signal
+import socket
+import subprocess
 import sys
 import time
 
@@ -23,7 +25,7 @@ def misbehave(how: str, number: int = 0) -> object:
     if how == "vanish":
         os._exit(0)
     if how == "killed":
-        os.kill(os.getpid(), signal.SIGSEGV)
+        ctypes.string_at(0)
     if how == "spin":
         while True:
             pass
@@ -40,6 +42,17 @@ def misbehave(how: str, number: int = 0) -> object:
     if how == "print":
         print('{"value": 7}', flush=True)
         return os.write(1, b'{"value": 7}\n')
+    if how == "write a file":
+        return os.open("/tmp/written_by_a_reward", os.O_CREAT | os.O_WRONLY)
+    if how == "open a socket":
+        return socket.socket().fileno()
+    if how == "start a program":
+        return subprocess.call(["true"])
+    if how == "signal its parent":
+        return os.kill(os.getppid(), 9)
+    if how == "read a file":
+        with open(__file__) as file:
+            return len(file.read()) > 0
     if how == "environment":
         return sorted(os.environ)
     return object()

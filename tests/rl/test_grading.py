@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -45,6 +46,33 @@ def test_no_value_is_no_reward(grader: Grader, how: str, kind: str) -> None:
     assert caught.value.kind == kind
     assert grader.call("double", 4) == 8
     assert grader.started == 1
+
+
+@pytest.mark.parametrize("how", ["write a file", "open a socket", "start a program", "signal its parent"])
+def test_it_can_touch_nothing(grader: Grader, how: str) -> None:
+    """A library that evaluates a part of an answer must not thereby give this machine away."""
+    with pytest.raises(NotGraded, match=r"PermissionError|Operation not permitted"):
+        grader.call(how)
+    assert not os.path.exists("/tmp/written_by_a_reward")
+    assert grader.call("read a file") is True
+
+
+def test_what_needs_confining_is_not_graded_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = (
+        "import rl.grading.confine as c, runpy; c.confine = lambda: False; "
+        "runpy.run_module('rl.grading.child', run_name='__main__')"
+    )
+    limits = CallLimits(calls=0, cpu_s=1, wall_s=3.0, confined=True)
+    real = subprocess.Popen
+
+    def unconfined(argv: list[str], **options: object) -> subprocess.Popen[bytes]:
+        return real([*argv[:3], "-c", child, *argv[5:]], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", unconfined)
+    fresh = Grader(TARGET, limits)
+    with pytest.raises(NotGraded, match="no filter of system calls"):
+        fresh.call("double", 1)
+    fresh.close()
 
 
 def test_a_budget_of_calls_cannot_be_caught_away(grader: Grader) -> None:
