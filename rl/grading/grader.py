@@ -104,7 +104,9 @@ class Grader:
             self._line(self._process, START_TIMEOUT_S)
         except EOFError:
             self._stop()
-            raise NotGraded("died", f"{self.target} cannot be imported by {sys.executable}") from None
+            raise NotGraded(
+                "died", f"{self.target} cannot be imported by {sys.executable}; is its package installed?"
+            ) from None
         return self._process
 
     def _stop(self) -> None:
