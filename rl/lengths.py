@@ -7,12 +7,12 @@ validator finds it again. Pure; what a task's own reward is, it does not know.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eth_utils import keccak
 
+from rl.numbers import as_stored
 from rl.problems import Problem
 
 ALPHA = 0.0003
@@ -72,8 +72,3 @@ def total_reward(task_reward: float, target: int, tokens: int, alpha: float) -> 
         tokens: tokens of the completion, its EOS included.
     """
     return as_stored(task_reward - alpha * abs(target - tokens))
-
-
-def as_stored(reward: float) -> float:
-    """`reward` rounded to the 32 bits that a rollout file gives it, so that what is read equals what was computed."""
-    return struct.unpack("<f", struct.pack("<f", reward))[0]

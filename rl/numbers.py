@@ -1,8 +1,9 @@
-"""The last number of a text, read exactly: the reward of tasks that ask for a number and nothing else. Pure."""
+"""Numbers of rewards: the last one written in a text, read exactly; and how a rollout file stores one. Pure."""
 
 from __future__ import annotations
 
 import re
+import struct
 from fractions import Fraction
 
 # Thousands marks count only in groups of three; a sign only where it cannot be a minus between two operands.
@@ -18,3 +19,8 @@ def last_number(text: str) -> Fraction | None:
         return Fraction(found[-1].replace(",", "").replace("−", "-"))
     except (ZeroDivisionError, ValueError):  # x/0, or more digits than Python reads
         return None
+
+
+def as_stored(reward: float) -> float:
+    """`reward` rounded to the 32 bits that a rollout file gives it, so that what is read equals what was computed."""
+    return struct.unpack("<f", struct.pack("<f", reward))[0]

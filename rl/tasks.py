@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from math import isfinite
 
-from rl.numbers import last_number
+from rl.numbers import as_stored, last_number
 from rl.problems import Problem, RowInvalid, read_rows
 from rl.sources import BUNDLED, Source, parse_source, rows_of
 from rl.task_types import Agrees, Score, TaskType, score_number, task_types
@@ -55,9 +55,9 @@ class Task:
         return self.make_problem(index)
 
     def reward(self, problem: Problem, text: str, finished: bool) -> float:
-        """What the answer is worth: finite. `finished`: it ended by EOS and was not cut. Raises RewardFailed."""
+        """What the answer is worth: finite, in 32 bits. `finished`: it ended by EOS, not cut. Raises RewardFailed."""
         try:
-            worth = float(self.score(problem, text, finished))
+            worth = as_stored(float(self.score(problem, text, finished)))
         except Exception as cause:
             raise RewardFailed(f"{problem.problem_id}: {type(cause).__name__}: {cause}") from cause
         if not isfinite(worth):

@@ -153,7 +153,17 @@ def test_names_are_read() -> None:
 # --- rewards that fail ---
 
 
-@pytest.mark.parametrize("score", [lambda *a: 1 / 0, lambda *a: float("nan"), lambda *a: float("inf"), lambda *a: None])
+def test_a_reward_is_what_a_rollout_file_stores_of_it() -> None:
+    problem = Problem(problem_id="p", source="t", task_type="number", prompt="?", gold_standard_solution="1")
+    task = Task(name="t", size=1, make_problem=lambda index: problem, score=lambda *a: 0.1)
+    stored = pa.array([0.1], pa.float32())[0].as_py()
+    assert task.reward(problem, "1", True) == stored != 0.1
+    assert task.agrees(problem, "1", True, stored)
+
+
+@pytest.mark.parametrize(
+    "score", [lambda *a: 1 / 0, lambda *a: float("nan"), lambda *a: float("inf"), lambda *a: None, lambda *a: 1e300]
+)
 def test_a_reward_that_cannot_be_computed_is_never_a_zero(score: object) -> None:
     problem = Problem(problem_id="p", source="t", task_type="number", prompt="?", gold_standard_solution="1")
     task = Task(name="t", size=1, make_problem=lambda index: problem, score=score)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from rl.draw import draw_seed
-from rl.lengths import ALPHA, TARGETS, LengthReward, as_stored, draw_targets, total_reward, with_target
+from rl.lengths import ALPHA, TARGETS, LengthReward, draw_targets, total_reward, with_target
+from rl.numbers import as_stored
 from rl.tasks import load_task
 
 SEED = draw_seed(bytes(32), 7, "0x" + "11" * 20, 0)
