@@ -19,8 +19,8 @@ from rl.maths.bounds import symbolic_fault
 BUDGET = 1_000_000
 """Function calls of one comparison. Real answers took up to 530,000 (0.5 s); a million took 1 s."""
 UNSURE = 0.1
-"""The same comparison takes up to 0.1 % more or fewer calls in another process (five, counted), since some of Python's
-sets are ordered by addresses. A validator tolerates either reward within a hundred times that of the budget."""
+"""The same comparison takes up to 0.15 % more or fewer calls in another of three processes, since some of Python's
+sets are ordered by addresses. A validator tolerates either reward within 10 % of the budget."""
 LIMITS = CallLimits(calls=round(BUDGET * (1 + UNSURE)), cpu_s=20, wall_s=120.0)
 READ_AT_ONCE = 16
 """Gold answers read in one call: a fork each would cost more than the reading."""
