@@ -37,10 +37,10 @@ def solve(model: Path, path: Path, *, seeded: bool = True, wrap: Any = lambda en
     )
     assert started["backend"] == "transformers"
     made = process.solve(
-        path=str(path), step=3, policy_version=2, counter=0, draw_seed=SEED, groups=3, samples=4, seeded=seeded
+        path=str(path), step=3, policy_version=2, counter=0, draw_seed=SEED, groups=12, samples=8, seeded=seeded
     )
-    rollouts = read_rollouts(path, max_rows=12)
-    assert made["rollouts"] == len(rollouts) == 12
+    rollouts = read_rollouts(path, max_rows=96)
+    assert made["rollouts"] == len(rollouts) == 96
     return list(rollouts)
 
 
