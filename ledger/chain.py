@@ -13,7 +13,7 @@ from typing import Any
 import eth_abi
 from eth_utils import keccak
 
-from ledger.abi import CONTRACTS, decode_revert, interface
+from ledger.abi import CONTRACTS, decode_revert, interface, topics_of
 from ledger.cursor import EventCursor
 from ledger.deployment import CONTRACT_FIELDS, Deployment
 from ledger.errors import RpcError, WrongChain
@@ -75,8 +75,8 @@ class Chain:
         """A cursor for this deployment only, starting where the deployment does. `path=None` keeps it in memory."""
         return EventCursor(path, name, scope=self.deployment.salt.hex(), start_block=self.deployment.block)
 
-    def events(self, cursor: EventCursor) -> list[Event]:
-        """Events since the cursor, in order, at most `MAX_BLOCKS_PER_READ` blocks of them.
+    def events(self, cursor: EventCursor, *kinds: type[Event]) -> list[Event]:
+        """Events since the cursor, of these kinds or all, in order, at most `MAX_BLOCKS_PER_READ` blocks of them.
 
         Handle them (again, perhaps, after a crash), then `cursor.commit(events[-1].block)`. Empty stretches are
         committed here. Raises `WrongChain` where the chain is shorter than what was handled, or another one.
@@ -88,13 +88,19 @@ class Chain:
             return []
         self.check()
         end = min(head, start + MAX_BLOCKS_PER_READ - 1)
-        events = self._events(start, end)
+        topics = topics_of(kind.__name__ for kind in kinds)
+        events = self._events(start, end, None, *([topics] if kinds else []))
         if not events:
             cursor.commit(end)
         return events
 
-    def _events(self, start: int, end: int, contract: str | None = None, *topics: str | None) -> list[Event]:
-        """Events of these blocks, inclusive, in order; of one contract, with these topics where they are given."""
+    def _events(
+        self, start: int, end: int, contract: str | None = None, *topics: str | list[str] | None
+    ) -> list[Event]:
+        """Events of these blocks, inclusive, in order; of one contract, with these topics where they are given.
+
+        A list of topics means any of them.
+        """
         addresses = [self._addresses[contract]] if contract else list(self._addresses.values())
         query: dict[str, Any] = {"fromBlock": hex(start), "toBlock": hex(end), "address": addresses}
         logs = self._rpc.call("eth_getLogs", query | ({"topics": list(topics)} if topics else {}))

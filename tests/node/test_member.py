@@ -41,12 +41,9 @@ class FakeNetwork:
     updates: int = 0
     withdrawn: bool = False
 
-    async def announce_node(self, *, sealed: bytes = b"", **fields: Any) -> None:
-        self.record = NodeRecord(address=ADDRESS, bulk_url="", sealed=sealed, **fields)
-
-    def update_node(self, **fields: Any) -> None:
-        self.updates += 1
-        self.record = NodeRecord(address=ADDRESS, bulk_url="", multiaddrs=(), **fields)
+    def announce_node_soon(self, **fields: Any) -> None:
+        self.updates += self.record is not None
+        self.record = NodeRecord(address=ADDRESS, bulk_url="", **fields)
 
     def withdraw_node(self) -> None:
         self.withdrawn = True
@@ -62,7 +59,7 @@ def manager(number: int, **changes: Any) -> NodeRecord:
 async def test_a_worker_shows_no_address_and_seals_it_anew_for_each_manager() -> None:
     network = FakeNetwork()
     announcement = Announcement(network, FakePeer(), role="worker", address=ADDRESS)  # type: ignore[arg-type]
-    await announcement.publish()
+    announcement.publish()
     assert network.record is not None
     assert (network.record.multiaddrs, network.record.sealed) == ((), b"")
     for number, updates in ((8, 1), (8, 1), (9, 2), (8, 3)):
@@ -79,7 +76,7 @@ async def test_relays_and_validators_are_there_to_be_dialled() -> None:
     for role in ("relay", "validator"):
         network = FakeNetwork()
         announcement = Announcement(network, FakePeer(), role=role, address=ADDRESS)  # type: ignore[arg-type]
-        await announcement.publish()
+        announcement.publish()
         await announcement.manager_is(manager(9))
         assert network.record is not None
         assert (network.record.multiaddrs, network.record.sealed) == ((AT,), b"")
