@@ -178,20 +178,20 @@ class KademliaDirectory:
             data, domain=self._domain, authority=self.authority, admitted=self._validator.admitted, now_unix_s=now_s
         )
         until = storage_time(record)
-        # What this node keeps itself tells nothing of what others take, and a client is asked by nobody.
         taken = await self._node.store(record.key, data, until, subkey=record.subject, exclude_self=True)
         if not taken and self.peers:
             # hivemind answers with the last replica's word, and a replica that already got this very record says no
             kept = {found.subject: found.sequence for found in await self.lookup(record.key)}.get(record.subject, -1)
+            if kept > record.sequence:
+                raise PublishRefused(f"a newer {record.kind} record of {record.subject} is kept")
             taken = kept == record.sequence
+        # A client is asked by nobody: what it kept itself would tell nothing.
         if not self._node.protocol.client_mode:
             place, value = DHTID.generate(source=record.key), MSGPackSerializer.dumps(data)
             kept_here = self._node.protocol.storage.store(place, value, until, subkey=record.subject)
-            taken = taken or (kept_here and not self.peers)
+            taken = taken or kept_here
         if not taken:
-            raise PublishRefused(
-                f"no node would store the {record.kind} record of {record.subject}, or a newer one is kept"
-            )
+            raise PublishRefused(f"no node would store the {record.kind} record of {record.subject}")
 
     async def lookup(self, *keys: str) -> tuple[SignedRecord, ...]:
         """See Directory; asks the nearest nodes, never a cache."""

@@ -10,7 +10,7 @@ NODE_SHARDS = 16
 
 def node_key(run_id: bytes, address: str) -> str:
     """Where this node publishes itself: by its address' last digit."""
-    return f"{run_id.hex()}/node/{int(address[-1], NODE_SHARDS):x}"
+    return f"{run_id.hex()}/nodes/{int(address[-1], NODE_SHARDS):x}"
 
 
 def node_keys(run_id: bytes) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class AdmittedNodes:
         for event in events:
             if isinstance(event, ManagerSet) and event.pool_id == self._pool_id:
                 (self._managers.add if event.allowed else self._managers.discard)(event.manager)
-        touched = sorted({event.node for event in events if not isinstance(event, ManagerSet)})
+        touched = list(dict.fromkeys(event.node for event in events if not isinstance(event, ManagerSet)))
         # Where a pool asks for no stake, being registered is what it takes, which no empty stake does.
         least_wei = max(1, self._ledger.terms(self._pool_id).min_stake_wei)
         for address, stake_wei in zip(touched, self._ledger.stakes_of(touched), strict=True):

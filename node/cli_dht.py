@@ -28,6 +28,8 @@ def dht() -> None:
 def keys(chain: ChainChoice, join: tuple[str, ...], as_json: bool) -> None:
     """List the run's keys with the number of records under each. A DHT cannot list all keys; these are the known ones.
 
+    Nodes lie under sixteen keys, by the last digit of their address; those that hold some are shown.
+
     \b
     Example:
       intellect-node dht keys --config run.toml --join /ip4/127.0.0.1/tcp/4002/p2p/Qm…
@@ -93,7 +95,8 @@ async def _keys(ledger: Any, network: Any, pool_id: int) -> list[dict[str, Any]]
     for version in range(max(0, newest.version - 4), newest.version + 1) if newest else ():
         checkpoint = await trio.to_thread.run_sync(ledger.checkpoint, pool_id, version)
         known[f"providers of policy {version}"] = provider_key(run_id, checkpoint.manifest_hash)
-    return [{"what": what, "key": key, "records": len(await network.lookup(key))} for what, key in known.items()]
+    found = [{"what": what, "key": key, "records": len(await network.lookup(key))} for what, key in known.items()]
+    return [row for row in found if row["records"] or not row["what"].startswith("nodes")]
 
 
 def _shown(record: Any) -> dict[str, Any]:
