@@ -44,6 +44,7 @@ node = None
 async def start(bootstrap):
     global node
     node = await DHTNode.create(initial_peers=bootstrap, startup_timeout=60, auto_nat=False, nat_port_map=False)
+    return [str(address) for address in await node.get_visible_maddrs()]
 async def keep(key, subject, data, expires=None):
     "Holds a record itself, to hand it to whoever asks."
     wrapped = node.protocol.serializer.dumps(data)
@@ -133,7 +134,7 @@ async def test_directory_contract_and_a_rogue_node(
                 [sys.executable, "-c", ROGUE], name="rogue", log_path=tmp_path / "rogue.log",
                 env={"PYTHONPATH": str(ROOT)},
             ) as rogue:  # fmt: skip
-                await rogue.call("start", timeout_s=60, bootstrap=first.multiaddrs)
+                theirs = await rogue.call("start", timeout_s=60, bootstrap=first.multiaddrs)
                 subject = accounts[2].address
                 key = node_key(domain.run_id, subject)
                 expired = encode_record(bench.sign(bench.node(2), accounts[2]))
@@ -143,9 +144,10 @@ async def test_directory_contract_and_a_rogue_node(
                     assert stored == 0
                 for place in node_keys(domain.run_id):  # for ever, so that nobody else need be asked
                     await rogue.call("keep", timeout_s=20, key=place, subject="junk", data=b"junk", expires=math.inf)
-                for reader in (first, second):
-                    known = {accounts[number].address for number in (0, 1)}
-                    assert {record.subject for record in await reader.nodes()} == known
+                known = {accounts[number].address for number in (0, 1)}
+                async with opener(2, *theirs, client=True) as fresh:  # holds nothing itself, and asks it first
+                    for reader in (first, second, fresh, fresh, fresh):
+                        assert {record.subject for record in await reader.nodes()} == known
 
 
 async def test_only_whom_the_ledger_admits_is_stored_and_shown_and_a_newcomer_is_soon(
