@@ -1,8 +1,8 @@
 """A member's life in one pool, whatever its role: announce, wait for the invite, beat, work, and leave when told to.
 
-Decides what runs beside the role and when the role ends. A worker's address goes to its manager alone, sealed anew
-whenever the manager or its key changes; other roles are there to be dialled. It refuses to leave before the role has
-finished what it began.
+Decides what runs beside the role and when the role ends: whoever is blacklisted ends, whatever its role. A worker's
+address goes to its manager alone, sealed anew whenever the manager or its key changes; other roles are there to be
+dialled. It refuses to leave before the role has finished what it began.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ async def live(place: Place, ring: LogRing) -> None:
         nursery.start_soon(intent.follow)
         announcement.publish()
         nursery.start_soon(pulse.run)
+        nursery.start_soon(membership.until_blacklisted, ledger, pool_id, address)
         await until_draining(intent, work, finishes_itself=lambda: role == "worker" and admission.joined)
         await leave(ledger, network, pool_id=pool_id, address=address)
         intent.fulfilled()
