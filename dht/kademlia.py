@@ -1,19 +1,22 @@
 """Decides how signed records live in hivemind's Kademlia.
 
 One dictionary per key, one subkey per subject, validated both ways. The node's validator runs on every store that a
-peer asks for and on every value a peer returns. It refuses to sign, to publish again by itself, and to stay alone:
-while the routing table is empty and bootstrap peers are known, it dials them again. All times are the network's
-(`DHT_CLOCK`): while it is alone it takes that time from the bootstrap peers, afterwards from its owner only.
+peer asks for and on every value a peer returns; of a dictionary the valid entries are taken. It refuses to sign, to
+publish again by itself, and to stay alone: while the routing table is empty and bootstrap peers are known, it dials
+them again. All times are the network's (`DHT_CLOCK`): while it is alone it takes that time from the bootstrap peers,
+afterwards from its owner only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
+from dht.admission import EVERYBODY
 from dht.clock import AGREE_S, ClockSample, ClockVerdict, clock_sample, judge_clock
 from dht.directory import PublishRefused, newest
 from dht.lean_hivemind import (
@@ -23,6 +26,7 @@ from dht.lean_hivemind import (
     ControlFailure,
     DHTNode,
     DHTRecord,
+    DictionaryDHTValue,
     MSGPackSerializer,
     Multiaddr,
     PeerID,
@@ -45,11 +49,11 @@ log = logging.getLogger(__name__)
 class RecordValidator(RecordValidatorBase):
     """hivemind's hook: whether a (key, subkey, value, expiration) may be stored or believed.
 
-    `authority` may be replaced at any time.
+    `authority` may be replaced, and who is `admitted` may change, at any time.
     """
 
-    def __init__(self, *, domain: RecordDomain, authority: Authority) -> None:
-        self._domain, self.authority = domain, authority
+    def __init__(self, *, domain: RecordDomain, authority: Authority, admitted: Container[str]) -> None:
+        self._domain, self.authority, self.admitted = domain, authority, admitted
 
     def validate(self, record: DHTRecord) -> bool:
         """True only for a valid record under its own key and subject, with the expiration its signature fixes."""
@@ -58,7 +62,9 @@ class RecordValidator(RecordValidatorBase):
             if not isinstance(value, bytes):
                 return False
             now_s = DHT_CLOCK.now_s()
-            signed = open_record(value, domain=self._domain, authority=self.authority, now_unix_s=now_s)
+            signed = open_record(
+                value, domain=self._domain, authority=self.authority, admitted=self.admitted, now_unix_s=now_s
+            )
         except RecordInvalid as error:
             log.info("refused a record: %s", error.reason)
             return False
@@ -70,6 +76,17 @@ class RecordValidator(RecordValidatorBase):
             and record.subkey == MSGPackSerializer.dumps(signed.subject)
             and record.expiration_time == storage_time(signed)
         )
+
+    def sift(self, key: bytes, dictionary: DictionaryDHTValue) -> bool:
+        """In place of hivemind's rule, by which one bad entry makes its dictionary unseen: here only the entry is.
+
+        Two nodes read the ledger seconds apart, and so do not admit the same addresses at every moment.
+        """
+        with dictionary.freeze():
+            for subkey, (value, expiration_time) in list(dictionary.items()):
+                if not self.validate(DHTRecord(key, MSGPackSerializer.dumps(subkey), value, expiration_time)):
+                    del dictionary[subkey]
+        return True
 
 
 class KademliaDirectory:
@@ -89,6 +106,7 @@ class KademliaDirectory:
     async def open(
         cls, *, domain: RecordDomain, authority: Authority, host: str, port: int, bootstrap: Sequence[str],
         data_dir: Path, chain_clock: ClockSample | None = None, time_is_known: bool = False, client: bool = False,
+        admitted: Container[str] = EVERYBODY,
     ) -> KademliaDirectory:  # fmt: skip
         """Starts p2pd on `host`:`port` (0: any).
 
@@ -108,12 +126,13 @@ class KademliaDirectory:
             dht_mode="client" if client else "server", identity_path=str(identity), check_if_identity_free=False,
             startup_timeout=STARTUP_TIMEOUT_S, auto_nat=False, nat_port_map=False, use_relay=False,
         )  # fmt: skip
-        validator = RecordValidator(domain=domain, authority=authority)
+        validator = RecordValidator(domain=domain, authority=authority, admitted=admitted)
         node = await DHTNode.create(
             p2p=p2p, node_id=DHTID.generate(source=p2p.peer_id.to_bytes()), wait_timeout=RPC_TIMEOUT_S,
-            cache_locally=False, cache_on_store=False, cache_nearest=0,
+            cache_locally=False, cache_on_store=False, cache_nearest=0, reuse_get_requests=False,
             record_validator=validator, client_mode=client,
         )  # fmt: skip
+        node.protocol._validate_dictionary = validator.sift
         self = cls(node, domain=domain, validator=validator, bootstrap=bootstrap, chain_clock=chain_clock)
         if not time_is_known:
             self._take_time(())
@@ -155,24 +174,42 @@ class KademliaDirectory:
         """See Directory; raises RecordInvalid, PublishRefused."""
         data = encode_record(record)
         now_s = DHT_CLOCK.now_s()
-        record = open_record(data, domain=self._domain, authority=self.authority, now_unix_s=now_s)
-        if await self._node.store(record.key, data, storage_time(record), subkey=record.subject):
-            return
-        # hivemind answers with the last replica's word, and a replica that already got this very record says no
-        kept = {found.subject: found.sequence for found in await self.lookup(record.key)}.get(record.subject)
-        if kept is None:
+        record = open_record(
+            data, domain=self._domain, authority=self.authority, admitted=self._validator.admitted, now_unix_s=now_s
+        )
+        until = storage_time(record)
+        taken = await self._node.store(record.key, data, until, subkey=record.subject, exclude_self=True)
+        if not taken and self.peers:
+            # hivemind answers with the last replica's word, and a replica that already got this very record says no
+            kept = {found.subject: found.sequence for found in await self.lookup(record.key)}.get(record.subject, -1)
+            if kept > record.sequence:
+                raise PublishRefused(f"a newer {record.kind} record of {record.subject} is kept")
+            taken = kept == record.sequence
+        # A client is asked by nobody: what it kept itself would tell nothing.
+        if not self._node.protocol.client_mode:
+            place, value = DHTID.generate(source=record.key), MSGPackSerializer.dumps(data)
+            kept_here = self._node.protocol.storage.store(place, value, until, subkey=record.subject)
+            taken = taken or kept_here
+        if not taken:
             raise PublishRefused(f"no node would store the {record.kind} record of {record.subject}")
-        if kept != record.sequence:
-            raise PublishRefused(f"a newer {record.kind} record of {record.subject} is kept")
 
-    async def lookup(self, key: str) -> tuple[SignedRecord, ...]:
+    async def lookup(self, *keys: str) -> tuple[SignedRecord, ...]:
         """See Directory; asks the nearest nodes, never a cache."""
-        found = await self._node.get(key, latest=True)
+        found = await asyncio.gather(*map(self._under, keys))
+        return tuple(record for records in found for record in records)
+
+    async def _under(self, key: str) -> tuple[SignedRecord, ...]:
+        # One key a question, since all that answers one has to fit in one message. And never is an answer good enough
+        # to ask nobody else (nothing reaches NaN): how long its dictionary lives is a peer's own claim.
+        found = (await self._node.get_many([key], sufficient_expiration_time=math.nan))[key]
         if found is None or not isinstance(found.value, dict):
             return ()
         values = [item.value for item in found.value.values()]
         now_s = DHT_CLOCK.now_s()
-        return newest(key, values, domain=self._domain, authority=self.authority, now_unix_s=now_s)
+        return newest(
+            key, values, domain=self._domain, authority=self.authority, admitted=self._validator.admitted,
+            now_unix_s=now_s,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Stops the node and its p2pd."""

@@ -42,6 +42,7 @@ else:
 from hivemind.dht.node import DHTNode
 from hivemind.dht.protocol import ValidationError
 from hivemind.dht.routing import DHTID
+from hivemind.dht.storage import DictionaryDHTValue
 from hivemind.dht.validation import DHTRecord, RecordValidatorBase
 from hivemind.p2p import P2P, PeerID
 from hivemind.p2p.p2p_daemon_bindings.utils import ControlFailure
@@ -50,6 +51,6 @@ from hivemind.utils.multiaddr import Multiaddr
 from hivemind.utils.serializer import MSGPackSerializer
 
 __all__ = [
-    "DHTID", "DHT_CLOCK", "P2P", "ControlFailure", "DHTNode", "DHTRecord", "MSGPackSerializer", "Multiaddr", "PeerID",
-    "PingRequest", "RecordValidatorBase", "ValidationError",
+    "DHTID", "DHT_CLOCK", "P2P", "ControlFailure", "DHTNode", "DHTRecord", "DictionaryDHTValue", "MSGPackSerializer",
+    "Multiaddr", "PeerID", "PingRequest", "RecordValidatorBase", "ValidationError",
 ]  # fmt: skip

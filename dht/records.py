@@ -1,28 +1,33 @@
 """Decides what a DHT record may say and who may say it.
 
-Node and provider records by their subject, run state by the manager of now. Pure: bytes, clock and domain are
-arguments. It refuses records that are oversize, foreign to the run, unsigned, forged, expired or dated beyond
-MAX_LIFETIME_S; nothing else in the project parses records.
+Node and provider records by their subject, if the ledger admits it; run state by the manager of now. Pure: bytes,
+clock, domain and who is admitted are arguments. It refuses records that are oversize, foreign to the run, of a
+stranger, unsigned, forged, expired or dated beyond MAX_LIFETIME_S; nothing else in the project parses records.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 from eth_utils import is_checksum_address, keccak
 
+from dht.admission import EVERYBODY
+from dht.keys import node_key, provider_key, run_state_key
 from dht.signing import RecordDomain, SignatureInvalid, Signer, recover, sign, typed_hash, word
 
-MAX_RECORD_BYTES = 10_000  # P2P.md: larger values cost the DHT; manifests travel as chunks
+MAX_RECORD_BYTES = 4_000
+"""Most have below 1,000. What lies under one key travels in one message, of 4 MiB at most (hivemind's p2pd): a thousand
+of the largest fit."""
 DEFAULT_LIFETIME_S = 60.0  # P2P.md: 60 s to live, refreshed every 20 s
 MAX_LIFETIME_S = 600.0
 CLOCK_TOLERANCE_S = 5.0  # hivemind refuses peers beyond ±3 s at bootstrap
 MAX_INTEGER = 2**63 - 1
-MAX_SEALED_BYTES = 4096
+MAX_SEALED_BYTES = 2_700  # eight long addresses, see node/contact.py
+RUN_STATE = "run-state"
 ROLES = frozenset(("trainer", "worker", "validator", "relay"))
 _RECORD_TYPE = (
     "Record(bytes32 salt,bytes32 runId,string kind,string key,address subject,"
@@ -108,21 +113,6 @@ class SignedRecord:
     content: RecordBody
 
 
-def node_key(run_id: bytes) -> str:
-    """Directory key under which every node of the run publishes itself."""
-    return f"{run_id.hex()}/node"
-
-
-def provider_key(run_id: bytes, content: bytes) -> str:
-    """Directory key of the providers of one blob or checkpoint."""
-    return f"{run_id.hex()}/provider/{content.hex()}"
-
-
-def run_state_key(run_id: bytes) -> str:
-    """Directory key of the run's state."""
-    return f"{run_id.hex()}/run-state"
-
-
 def storage_time(record: SignedRecord) -> float:
     """Unix seconds at which a directory may forget the record, with the sequence below the second.
 
@@ -157,11 +147,13 @@ def encode_record(record: SignedRecord) -> bytes:
     ])  # fmt: skip
 
 
-def open_record(data: bytes, *, domain: RecordDomain, authority: Authority, now_unix_s: float) -> SignedRecord:
-    """Parses and checks stored bytes by the receiver's clock, CLOCK_TOLERANCE_S either way.
+def open_record(
+    data: bytes, *, domain: RecordDomain, authority: Authority, now_unix_s: float, admitted: Container[str] = EVERYBODY
+) -> SignedRecord:
+    """Parses and checks stored bytes by the receiver's clock, CLOCK_TOLERANCE_S either way; what costs least first.
 
     A run state is `authority`'s to sign, in its present lease: what a former manager still says, or what this one said
-    in an earlier lease, is refused.
+    in an earlier lease, is refused. Other records come from whoever is `admitted`, or the manager.
 
     Raises RecordInvalid(reason).
     """
@@ -180,6 +172,8 @@ def open_record(data: bytes, *, domain: RecordDomain, authority: Authority, now_
         raise RecordInvalid("expired")
     if expires > now_unix_s + MAX_LIFETIME_S + CLOCK_TOLERANCE_S:
         raise RecordInvalid(f"expiry is more than {MAX_LIFETIME_S:.0f} s ahead")
+    if kind != RUN_STATE and subject != authority.manager and subject not in admitted:
+        raise RecordInvalid(f"the ledger shows no such stake for {subject} as the pool asks for")
     content, expected_key = _check_body(kind, body, run_id, subject)
     if key != expected_key:
         raise RecordInvalid("key does not belong to the body")
@@ -220,7 +214,7 @@ def _fields(body: RecordBody) -> tuple[str, list[Any]]:
             return "provider", [body.address, body.content, body.bulk_url]
         case RunStateRecord():
             numbers = [body.epoch, body.open_step, body.policy_version]
-            return "run-state", [*numbers, body.manifest_hash, body.state_hash]
+            return RUN_STATE, [*numbers, body.manifest_hash, body.state_hash]
 
 
 def _check_body(kind: str, body: bytes, run_id: bytes, subject: str) -> tuple[RecordBody, str]:
@@ -238,6 +232,7 @@ def _parse_node(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
     address, peer_id, roles, multiaddrs, bulk_url, sealed, x25519 = _unpack(
         body, (str, str, list, list, str, bytes, bytes), "node body"
     )
+    _require(is_checksum_address(address), "address")
     _require(_PEER_ID.fullmatch(peer_id) is not None, "peer id")
     _require(len(roles) <= len(ROLES) and all(isinstance(r, str) and r in ROLES for r in roles), "roles")
     _require(len(multiaddrs) <= 8 and all(isinstance(a, str) and len(a) <= 256 for a in multiaddrs), "multiaddrs")
@@ -249,7 +244,7 @@ def _parse_node(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
         address=address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs), bulk_url=bulk_url,
         sealed=sealed, x25519=x25519,
     )  # fmt: skip
-    return record, node_key(run_id)
+    return record, node_key(run_id, address)
 
 
 def _parse_provider(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
@@ -273,7 +268,7 @@ def _parse_run_state(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
 
 
 _PARSERS: dict[str, Callable[[bytes, bytes], tuple[RecordBody, str]]] = {
-    "node": _parse_node, "provider": _parse_provider, "run-state": _parse_run_state,
+    "node": _parse_node, "provider": _parse_provider, RUN_STATE: _parse_run_state,
 }  # fmt: skip
 
 

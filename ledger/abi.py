@@ -7,6 +7,7 @@ structs become tuples. Refuses unknown function names (`KeyError`, our fault).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -73,6 +74,15 @@ def interface(name: str) -> Interface:
 def topic_of(contract: str, event: str) -> str:
     """The first topic of the event with this name, for `eth_getLogs`."""
     return next(f"0x{topic.hex()}" for topic, entry in interface(contract).events.items() if entry.name == event)
+
+
+def topics_of(events: Iterable[str]) -> list[str]:
+    """The first topics of events with these names, of whichever contract."""
+    names = set(events)
+    found = {
+        topic for contract in CONTRACTS for topic, entry in interface(contract).events.items() if entry.name in names
+    }
+    return sorted(f"0x{topic.hex()}" for topic in found)
 
 
 def decode_revert(data: bytes) -> Reverted:

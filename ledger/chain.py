@@ -6,6 +6,7 @@ between threads. Contract errors arrive as `Reverted`, transport faults as `Chai
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,15 @@ from typing import Any
 import eth_abi
 from eth_utils import keccak
 
-from ledger.abi import CONTRACTS, decode_revert, interface
+from ledger.abi import CONTRACTS, decode_revert, interface, topics_of
 from ledger.cursor import EventCursor
 from ledger.deployment import CONTRACT_FIELDS, Deployment
-from ledger.errors import RpcError, WrongChain
+from ledger.errors import ChainBehind, RpcError, WrongChain
 from ledger.events import Event
 from ledger.logs import parse_log
 from ledger.rpc import Rpc
 
+log = logging.getLogger(__name__)
 MAX_BLOCKS_PER_READ = 10_000
 NEXT_BLOCK = "pending"
 """What a call would meet if it were mined now; an idle chain's last block may be long ago."""
@@ -56,10 +58,10 @@ class Chain:
 
     def block_hash(self, number: int) -> bytes:
         """Of a block that is there: 32 bytes. Raises `WrongChain` where the chain is shorter."""
-        block = self._rpc.call("eth_getBlockByNumber", hex(number), False)
-        if block is None:
+        block_hash = self._hash_of(number)
+        if block_hash is None:
             raise WrongChain("chain length", f"at least {number}", self.block_number)
-        return bytes.fromhex(block["hash"].removeprefix("0x"))
+        return block_hash
 
     def eth_balance(self, address: str) -> int:
         """In wei."""
@@ -75,31 +77,63 @@ class Chain:
         """A cursor for this deployment only, starting where the deployment does. `path=None` keeps it in memory."""
         return EventCursor(path, name, scope=self.deployment.salt.hex(), start_block=self.deployment.block)
 
-    def events(self, cursor: EventCursor) -> list[Event]:
-        """Events since the cursor, in order, at most `MAX_BLOCKS_PER_READ` blocks of them.
+    def events(self, cursor: EventCursor, *kinds: type[Event]) -> list[Event]:
+        """Events since the cursor, of these kinds or all, in order, at most `MAX_BLOCKS_PER_READ` blocks of them.
 
-        Handle them (again, perhaps, after a crash), then `cursor.commit(events[-1].block)`. Empty stretches are
-        committed here. Raises `WrongChain` where the chain is shorter than what was handled, or another one.
+        Handle them (again, perhaps: after a crash, or where the chain was reorganised, see EventCursor.rewind), then
+        `cursor.commit(events[-1].block)`. Empty stretches are committed here. Raises `ChainBehind` where the endpoint
+        knows fewer blocks than were handled, `WrongChain` where it serves another deployment.
         """
-        start, head = cursor.next_block, self.block_number
-        if head < start - 1:
-            raise WrongChain("chain length", f"at least {start - 1}", head)
-        if head < start:
+        (start, handled_hash), head = cursor.position, self.block_number
+        if head == start - 1:
             return []
         self.check()
+        if head < start:
+            raise ChainBehind(self._rpc.url, start - 1, head)
+        if handled_hash is not None and (found := self._hash_of(start - 1)) != handled_hash:
+            if found is None:
+                raise ChainBehind(self._rpc.url, start - 1, head)
+            handled, start = start - 1, cursor.rewind()
+            log.warning("block %d is another one than was handled: the chain was reorganised, and is read again from "
+                        "block %d on", handled, start)  # fmt: skip
         end = min(head, start + MAX_BLOCKS_PER_READ - 1)
-        events = self._events(start, end)
-        if not events:
+        topics = topics_of(kind.__name__ for kind in kinds)
+        # Together, for of several nodes behind one address another may not know the last blocks, and say "no events".
+        block, logs = self._rpc.call_together(
+            ("eth_getBlockByNumber", hex(end), False),
+            ("eth_getLogs", self._query(start, end, None, *([topics] if kinds else []))),
+        )
+        if block is None:
+            raise ChainBehind(self._rpc.url, start - 1, head)
+        hashes = {int(log["blockNumber"], 16): _bytes(log["blockHash"]) for log in logs} | {end: _bytes(block["hash"])}
+        events = _parsed(logs)
+        if events:
+            cursor.read(events[-1].block, hashes[events[-1].block])
+        else:
+            cursor.read(end, hashes[end])
             cursor.commit(end)
         return events
 
-    def _events(self, start: int, end: int, contract: str | None = None, *topics: str | None) -> list[Event]:
-        """Events of these blocks, inclusive, in order; of one contract, with these topics where they are given."""
+    def _hash_of(self, number: int) -> bytes | None:
+        """None where the endpoint does not know the block."""
+        block = self._rpc.call("eth_getBlockByNumber", hex(number), False)
+        return None if block is None else _bytes(block["hash"])
+
+    def _events(
+        self, start: int, end: int, contract: str | None = None, *topics: str | list[str] | None
+    ) -> list[Event]:
+        """Events of these blocks, inclusive, in order; of one contract, with these topics where they are given.
+
+        A list of topics means any of them.
+        """
+        return _parsed(self._rpc.call("eth_getLogs", self._query(start, end, contract, *topics)))
+
+    def _query(
+        self, start: int, end: int, contract: str | None = None, *topics: str | list[str] | None
+    ) -> dict[str, Any]:
         addresses = [self._addresses[contract]] if contract else list(self._addresses.values())
         query: dict[str, Any] = {"fromBlock": hex(start), "toBlock": hex(end), "address": addresses}
-        logs = self._rpc.call("eth_getLogs", query | ({"topics": list(topics)} if topics else {}))
-        events = [event for log in logs if (event := parse_log(log))]
-        return sorted(events, key=lambda event: (event.block, event.log_index))
+        return query | ({"topics": list(topics)} if topics else {})
 
     def _read(self, contract: str, function: str, *arguments: object) -> Any:
         """What a function returns: its one value, or the tuple of them."""
@@ -139,3 +173,12 @@ class Chain:
             if error.is_revert:
                 raise decode_revert(error.data) from error
             raise
+
+
+def _parsed(logs: Sequence[dict[str, Any]]) -> list[Event]:
+    events = [event for log in logs if (event := parse_log(log))]
+    return sorted(events, key=lambda event: (event.block, event.log_index))
+
+
+def _bytes(digits: str) -> bytes:
+    return bytes.fromhex(digits.removeprefix("0x"))

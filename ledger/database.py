@@ -25,6 +25,9 @@ LEDGER_MIGRATIONS = (
     """
     CREATE INDEX open_transactions ON transactions (scope, sender, state, nonce);
     """,
+    """
+    ALTER TABLE cursors ADD COLUMN block_hash BLOB;
+    """,
 )
 """Of the file that the transaction queue and the event cursors share."""
 

@@ -19,6 +19,17 @@ class ChainUnavailable(LedgerError):
         super().__init__(f"no chain at {shown_url(url)} ({cause}): is the node running and the --rpc URL right?")
 
 
+class ChainBehind(ChainUnavailable):
+    """The endpoint knows fewer blocks than were handled: one of several behind an address lags, or blocks went back."""
+
+    def __init__(self, url: str, handled: int, found: int) -> None:
+        LedgerError.__init__(
+            self,
+            f"the chain at {shown_url(url)} is at block {found}, where block {handled} was handled already: this "
+            "endpoint lags behind, or the chain was set back; nothing is missed, it is waited for",
+        )
+
+
 class NotMined(LedgerError):
     """A transaction was sent and is still unmined; it stays in the queue and is settled by the next write."""
 

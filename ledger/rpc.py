@@ -42,15 +42,21 @@ class Rpc:
 
     def call_many(self, method: str, *params_of_each: Sequence[object]) -> list[object]:
         """The results of many requests for one method, asked together; the first error among them is raised."""
+        return self.call_together(*((method, *params) for params in params_of_each))
+
+    def call_together(self, *calls: Sequence[object]) -> list[object]:
+        """The results of calls, each (method, *params), of which up to MAX_BATCH reach the same node of a balanced
+        endpoint at the same moment; the first error among them is raised.
+        """
         results: list[object] = []
-        for start in range(0, len(params_of_each), MAX_BATCH):
-            requests = [self._request(method, params) for params in params_of_each[start : start + MAX_BATCH]]
+        for start in range(0, len(calls), MAX_BATCH):
+            requests = [self._request(str(method), params) for method, *params in calls[start : start + MAX_BATCH]]
             answers = self._ask(requests)
             if not isinstance(answers, list):
-                self._result(method, answers)  # an error that concerns them all
+                self._result(str(requests[0]["method"]), answers)  # an error that concerns them all
                 raise ChainUnavailable(self.url, "answer is not a JSON-RPC batch")
             by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
-            results += [self._result(method, by_id.get(request["id"])) for request in requests]
+            results += [self._result(str(request["method"]), by_id.get(request["id"])) for request in requests]
         return results
 
     def _request(self, method: str, params: Sequence[object]) -> dict[str, object]:

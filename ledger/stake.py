@@ -5,6 +5,8 @@ Decides nothing: `StakeToken` and `NodeRegistry` do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ledger.account import Account
 from ledger.bindings import binding_tuple
 from ledger.chain import Chain
@@ -29,6 +31,11 @@ class StakeReader(Chain):
     def stake_of(self, address: str) -> int:
         """What is at work, in wei."""
         return self.node(address).stake_wei
+
+    def stakes_of(self, addresses: Sequence[str]) -> list[int]:
+        """What is at work for each, in wei; 0 for one that is not registered."""
+        reads = self._read_many(*(("NodeRegistry", "getNode", address) for address in addresses))
+        return [stake for _, _, stake, _, _ in reads]
 
     def unbonding_s(self) -> int:
         """Seconds that stake on its way out stays within reach of a case."""

@@ -20,7 +20,7 @@ from node.state import Counter, NodeState
 
 Slot = tuple[str, bytes]  # what a record is about: (kind, content or b"")
 
-RETRY_S = 2.0
+RETRY_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,8 @@ class Announcer:
     async def refresh_forever(self) -> None:
         """Publishes everything again at a third of the lifetime; what failed or was refused, after RETRY_S as well.
 
-        A new manager's first run state is refused by whoever has not yet read of its lease on the ledger.
+        A new manager's first run state, and a new node's record, are refused by whoever has not yet read on the ledger
+        of its lease, or its stake.
         """
         full_s, retry_s = trio.current_time() + self._lifetime_s / 3, math.inf
         while True:

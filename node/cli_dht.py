@@ -28,6 +28,8 @@ def dht() -> None:
 def keys(chain: ChainChoice, join: tuple[str, ...], as_json: bool) -> None:
     """List the run's keys with the number of records under each. A DHT cannot list all keys; these are the known ones.
 
+    Nodes lie under sixteen keys, by the last digit of their address; those that hold some are shown.
+
     \b
     Example:
       intellect-node dht keys --config run.toml --join /ip4/127.0.0.1/tcp/4002/p2p/Qm…
@@ -75,7 +77,7 @@ def providers(content: bytes, chain: ChainChoice, join: tuple[str, ...], as_json
     """
 
     async def look(ledger: Any, network: Any, pool_id: int) -> list[dict[str, Any]]:
-        from dht.records import provider_key
+        from dht.keys import provider_key
 
         return [_shown(record) for record in await network.lookup(provider_key(ledger.run_id(pool_id), content))]
 
@@ -85,15 +87,16 @@ def providers(content: bytes, chain: ChainChoice, join: tuple[str, ...], as_json
 async def _keys(ledger: Any, network: Any, pool_id: int) -> list[dict[str, Any]]:
     import trio
 
-    from dht.records import node_key, provider_key, run_state_key
+    from dht.keys import node_keys, provider_key, run_state_key
 
     run_id = ledger.run_id(pool_id)
-    known = {"nodes": node_key(run_id), "run state": run_state_key(run_id)}
+    known = {f"nodes …{key[-1]}": key for key in node_keys(run_id)} | {"run state": run_state_key(run_id)}
     newest = await trio.to_thread.run_sync(ledger.latest_checkpoint, pool_id)
     for version in range(max(0, newest.version - 4), newest.version + 1) if newest else ():
         checkpoint = await trio.to_thread.run_sync(ledger.checkpoint, pool_id, version)
         known[f"providers of policy {version}"] = provider_key(run_id, checkpoint.manifest_hash)
-    return [{"what": what, "key": key, "records": len(await network.lookup(key))} for what, key in known.items()]
+    found = [{"what": what, "key": key, "records": len(await network.lookup(key))} for what, key in known.items()]
+    return [row for row in found if row["records"] or not row["what"].startswith("nodes")]
 
 
 def _shown(record: Any) -> dict[str, Any]:

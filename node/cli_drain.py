@@ -18,7 +18,9 @@ from node.show import done
 @click.option("--data-dir", type=FOLDER, help="The node's folder.  [default: ./data-ROLE]")
 @click.option("--role", type=click.Choice(ROLES[1:]), default="worker", show_default=True, help="The node's role.")
 @click.option("--pause", is_flag=True, help="Only take no new work, until --resume; also over restarts.")
-@click.option("--resume", is_flag=True, help="Take work again.")
+@click.option(
+    "--resume", is_flag=True, help="Take work again; also take back a drain of a node that ended before it had left."
+)
 @click.option("--withdraw", is_flag=True, help="Then start taking the whole stake out; by its staker's --wallet.")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(1), default=3600.0, show_default=True, help="Longest wait, seconds."

@@ -16,7 +16,6 @@ from typing import Any
 import trio
 
 from dht.clock import AGREE_S, ClockSample, NetworkClock, clock_sample, judge_clock, offset_in_words
-from dht.records import NodeRecord
 from ledger.client import Ledger
 from ledger.errors import LedgerError
 from ledger.types import Pool
@@ -90,9 +89,8 @@ def chain_clock(ledger: Ledger, *, wall_s: Callable[[], float] = time.time) -> C
 async def timekeepers(ledger: Ledger, network: Network, pool: Pool) -> list[str]:
     """Multiaddrs of the pool's relays and manager, as far as they are live. Raises NetworkDown."""
     found = await relays(ledger, network, pool.pool_id)
-    managers = [r.content for r in await network.nodes() if r.subject == pool.manager]
-    nodes = [*found, *(node for node in managers if isinstance(node, NodeRecord))]
-    return [node.multiaddrs[0] for node in nodes if node.multiaddrs]
+    nodes = [*found, await network.node(pool.manager)]
+    return [node.multiaddrs[0] for node in nodes if node is not None and node.multiaddrs]
 
 
 async def keep_clock(peer: Peer, network: Network, ledger: Ledger, pool: Pool) -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import trio
 
+from dht.keys import provider_key
 from dht.manifest import MAX_CHECKPOINT_BYTES, POLICY
 from dht.plan import ContentUnavailable
-from dht.records import ProviderRecord, SignedRecord, provider_key
+from dht.records import ProviderRecord, SignedRecord
 from node.announcer import Announcer
 from node.dhtd_link import DhtdLink, NetworkDown
 
@@ -26,7 +27,7 @@ MAX_ANNOUNCED_BLOBS = 64  # one signature and one store each, every third of a l
 
 log = logging.getLogger(__name__)
 Admit = Callable[[str], Awaitable[bool]]
-Lookup = Callable[[str], Awaitable[tuple[SignedRecord, ...]]]
+Lookup = Callable[..., Awaitable[tuple[SignedRecord, ...]]]
 
 
 async def admit_all(address: str) -> bool:

@@ -1,8 +1,8 @@
 """Decides how the directory child is put together.
 
 Kademlia, content store, chunk server and downloader on one asyncio loop. Run as `python -m node.dhtd` by
-node/dhtd_link.py. It holds no key of the wallet, signs nothing and decides nothing about membership; when its stdin
-ends it stops p2pd and leaves.
+node/dhtd_link.py. It holds no key of the wallet, signs nothing and decides nothing about membership: whom the ledger
+admits it is told. When its stdin ends it stops p2pd and leaves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dht.admission import Admitted
 from dht.chunk_server import ChunkServer, PortTaken
 from dht.clock import ClockSample
 from dht.directory import PublishRefused
@@ -47,6 +48,7 @@ class Dhtd:
 
     def __init__(self) -> None:
         self._domain: RecordDomain | None = None
+        self._admitted = Admitted(b"")
         self._store: ContentStore | None = None
         self._directory: KademliaDirectory | None = None
         self._server: ChunkServer | None = None
@@ -58,16 +60,18 @@ class Dhtd:
         self, *, chain_id: int, contract: str, salt: bytes, run_id: bytes, manager: str, epoch: int, host: str,
         bulk_port: int, dht_port: int, bootstrap: Sequence[str], data_dir: str, keep_versions: int,
         bytes_per_s: float | None, chunk_size_bytes: int, client: bool = False, serve: bool = True,
-        clock_offset_s: float | None = None, chain_clock: Sequence[float] = (),
+        clock_offset_s: float | None = None, chain_clock: Sequence[float] = (), admitted: bytes | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """Opens store, server if it is to `serve`, directory. Raises PortTaken, OSError, hivemind's P2PDaemonError.
 
         `clock_offset_s` is the network's time minus this machine's, if known from before; `chain_clock` is the
         chain's (offset, error), or empty. Bootstrap peers are asked for theirs before the directory is joined.
+        `admitted` are the addresses whose records count, in a row; None admits everybody.
         """
         folder = Path(data_dir)
         DHT_CLOCK.correct(clock_offset_s or 0.0)
         self._domain = RecordDomain(chain_id=chain_id, contract=contract, salt=salt, run_id=run_id)
+        self._admitted = Admitted(admitted)
         self._store = ContentStore(
             folder / "content", run_id=run_id, keep_versions=keep_versions, chunk_size_bytes=chunk_size_bytes
         )
@@ -82,7 +86,7 @@ class Dhtd:
             domain=self._domain, authority=Authority(manager=manager, epoch=epoch), host=host, port=dht_port,
             bootstrap=bootstrap, data_dir=folder,
             chain_clock=ClockSample(offset_s=chain_clock[0], error_s=chain_clock[1]) if chain_clock else None,
-            time_is_known=clock_offset_s is not None, client=client,
+            time_is_known=clock_offset_s is not None, client=client, admitted=self._admitted,
         )  # fmt: skip
         return {
             "bulk_url": bulk_url, "multiaddrs": await self._directory.multiaddrs(), "kept": self._kept(),
@@ -106,13 +110,17 @@ class Dhtd:
         """From now on only this manager's run state counts, here and for what others store here."""
         self._open_directory.authority = Authority(manager=manager, epoch=epoch)
 
+    async def change_admitted(self, *, add: bytes, remove: bytes) -> None:
+        """From now on the records of these addresses count as well, and those of these no more."""
+        self._admitted.change(add=add, remove=remove)
+
     async def publish(self, *, records: Sequence[bytes]) -> list[list[str]]:
         """Stores encoded records; per record [] or [error class, message]."""
         return list(await asyncio.gather(*map(self._publish_one, records)))
 
-    async def lookup(self, *, key: str) -> list[bytes]:
-        """Encoded valid records under `key`."""
-        return [encode_record(record) for record in await self._open_directory.lookup(key)]
+    async def lookup(self, *, keys: Sequence[str]) -> list[bytes]:
+        """Encoded valid records under `keys`."""
+        return [encode_record(record) for record in await self._open_directory.lookup(*keys)]
 
     async def add_blob(self, *, data: bytes) -> bytes:
         """Keeps bytes; returns the SHA-256."""
@@ -244,8 +252,10 @@ class Dhtd:
         return []
 
     def _open(self, data: bytes) -> SignedRecord:
-        authority = self._open_directory.authority
-        return open_record(data, domain=self._record_domain, authority=authority, now_unix_s=DHT_CLOCK.now_s())
+        return open_record(
+            data, domain=self._record_domain, authority=self._open_directory.authority, admitted=self._admitted,
+            now_unix_s=DHT_CLOCK.now_s(),
+        )  # fmt: skip
 
 
 def check_port_free(host: str, port: int) -> None:
@@ -262,9 +272,9 @@ def check_port_free(host: str, port: int) -> None:
 async def serve() -> None:
     """Serves the handlers until stdin ends, then stops what was started, in CLOSE_TIMEOUT_S at most."""
     dhtd = Dhtd()
-    names = ("start", "set_manager", "publish", "lookup", "add_blob", "remove_blob", "publish_checkpoint",
-             "fetch_blob", "fetch_checkpoint", "measure_chunk", "add_providers", "status", "clock",
-             "set_clock")  # fmt: skip
+    names = ("start", "set_manager", "change_admitted", "publish", "lookup", "add_blob", "remove_blob",
+             "publish_checkpoint", "fetch_blob", "fetch_checkpoint", "measure_chunk", "add_providers", "status",
+             "clock", "set_clock")  # fmt: skip
     try:
         await serve_asyncio({name: getattr(dhtd, name) for name in names}, expected=(ContentUnavailable, PortTaken))
     finally:

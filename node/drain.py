@@ -27,13 +27,17 @@ LOOK_S = 0.5
 
 
 def set_pause(data_dir: Path, *, paused: bool) -> str:
-    """Have the node take no new work, or go on; what to tell its owner. Raises UserError."""
+    """Have the node take no new work, or go on; what to tell its owner. Raises UserError.
+
+    One that ended before it had left goes on as well: a running node alone does not return from draining.
+    """
     _check(data_dir)
-    if read_wish(data_dir) is Wish.DRAIN:
-        raise UserError(f"the node in {data_dir} is to drain", fix="wait until it has left, then start it again")
-    write_wish(data_dir, Wish.PAUSE if paused else Wish.WORK)
-    word = "takes no new work" if paused else "takes work again"
     with alone_in(data_dir) as alone:
+        if read_wish(data_dir) is Wish.DRAIN and (paused or not alone):
+            fix = "have it go on, with --resume" if alone else "wait until it has left, then start it again"
+            raise UserError(f"the node in {data_dir} is to drain", fix=fix)
+        write_wish(data_dir, Wish.PAUSE if paused else Wish.WORK)
+        word = "takes no new work" if paused else "takes work again"
         return f"the node in {data_dir} {word}" + (" once it is started; none runs there now" if alone else "")
 
 

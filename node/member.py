@@ -1,8 +1,8 @@
 """A member's life in one pool, whatever its role: announce, wait for the invite, beat, work, and leave when told to.
 
-Decides what runs beside the role and when the role ends. A worker's address goes to its manager alone, sealed anew
-whenever the manager or its key changes; other roles are there to be dialled. It refuses to leave before the role has
-finished what it began.
+Decides what runs beside the role and when the role ends: whoever is blacklisted ends, whatever its role. A worker's
+address goes to its manager alone, sealed anew whenever the manager or its key changes; other roles are there to be
+dialled. It refuses to leave before the role has finished what it began.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Announcement:
         self._network, self._peer, self._role, self._address = network, peer, role, address
         self._sealed_to = b""
 
-    async def publish(self) -> None:
-        """The first record; a worker's is without any address yet. Raises NetworkDown and others of Network."""
+    def publish(self) -> None:
+        """The first record, in a moment; a worker's is without any address yet."""
         open_ = () if self._role == "worker" else self._peer.multiaddrs
-        await self._network.announce_node(peer_id=self._peer.peer_id, roles=(self._role,), multiaddrs=open_)
+        self._network.announce_node_soon(peer_id=self._peer.peer_id, roles=(self._role,), multiaddrs=open_)
 
     async def manager_is(self, manager: NodeRecord) -> None:
         """Seals this worker's address to the manager, where that has changed."""
         if self._role != "worker" or manager.x25519 in (b"", self._sealed_to):
             return
         sealed = seal_contact(self._peer.multiaddrs, address=self._address, x25519=manager.x25519)
-        self._network.update_node(peer_id=self._peer.peer_id, roles=(self._role,), sealed=sealed)
+        self._network.announce_node_soon(peer_id=self._peer.peer_id, roles=(self._role,), multiaddrs=(), sealed=sealed)
         self._sealed_to = manager.x25519
         log.info("this node's address is sealed to manager %s", manager.address)
 
@@ -103,8 +103,9 @@ async def live(place: Place, ring: LogRing) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(intent.follow)
-        await announcement.publish()
+        announcement.publish()
         nursery.start_soon(pulse.run)
+        nursery.start_soon(membership.until_blacklisted, ledger, pool_id, address)
         await until_draining(intent, work, finishes_itself=lambda: role == "worker" and admission.joined)
         await leave(ledger, network, pool_id=pool_id, address=address)
         intent.fulfilled()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import trio
 from eth_account.signers.local import LocalAccount
@@ -37,6 +37,7 @@ INVITE_LIFETIME_S = 120
 BINDING_LIFETIME_S = 600
 INVITE_TIMEOUT_S = 30.0
 REMIND_S = 60.0
+STANDING_LOOK_S = 5.0
 ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR, "relay": Role.RELAY}
 
 
@@ -140,6 +141,13 @@ async def belongs(ledger: Ledger, pool_id: int, address: str) -> bool:
     """Whether the ledger shows this address as an active member, or as one that may manage the pool."""
     member = await on_chain(ledger.member, pool_id, address)
     return member.active or await on_chain(ledger.may_manage, pool_id, address)
+
+
+async def until_blacklisted(ledger: Ledger, pool_id: int, address: str) -> NoReturn:
+    """Watch the node's standing, whatever its role does meanwhile. Raises Blacklisted."""
+    while True:
+        raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
+        await trio.sleep(STANDING_LOOK_S)
 
 
 def raise_if_blacklisted(member: Member, pool_id: int) -> None:

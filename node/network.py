@@ -8,7 +8,7 @@ over the dhtd child. Private keys stay here. It refuses to give up on a dead chi
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,9 @@ from typing import Any
 
 import trio
 
+from dht.admission import address_row
 from dht.clock import ClockSample, NetworkClock
+from dht.keys import node_key, node_keys, run_state_key
 from dht.manifest import CHUNK_SIZE_BYTES
 from dht.records import (
     DEFAULT_LIFETIME_S,
@@ -26,9 +28,7 @@ from dht.records import (
     RecordInvalid,
     RunStateRecord,
     SignedRecord,
-    node_key,
     open_record,
-    run_state_key,
 )
 from dht.signing import RecordDomain, Signer
 from dht.store import KEEP_VERSIONS
@@ -82,9 +82,11 @@ class Network:
         data_dir: Path,
         state: NodeState,
         admit: Admit,
+        admitted: Set[str] | None,
     ) -> None:
         self._account, self._domain = account, domain
         self.authority = authority
+        self.admitted = admitted
         chain = config.chain_clock
         self._link = DhtdLink({
             "chain_id": domain.chain_id, "contract": domain.contract, "salt": domain.salt, "run_id": domain.run_id,
@@ -93,6 +95,7 @@ class Network:
             "keep_versions": config.keep_versions, "bytes_per_s": config.bytes_per_s,
             "chunk_size_bytes": config.chunk_size_bytes, "client": config.client, "serve": config.serve,
             "chain_clock": [chain.offset_s, chain.error_s] if chain else [],
+            "admitted": None if admitted is None else address_row(admitted),
         }, data_dir=data_dir, on_start=self._started, fresh_params=lambda: self._timing.start_params())  # fmt: skip
         self._timing = ClockFollower(self._link, on_change=lambda: self._announcer.refresh_soon())
         self._announcer = Announcer(
@@ -117,19 +120,32 @@ class Network:
         self._link.remember(manager=authority.manager, epoch=authority.epoch)
         await self._link.call("set_manager", manager=authority.manager, epoch=authority.epoch)
 
+    async def set_admitted(self, admitted: Set[str]) -> None:
+        """From now on the records of these addresses count, and no others. Raises NetworkDown (they then count from
+        dhtd's restart on), ValueError where everybody was admitted.
+        """
+        if self.admitted is None:
+            raise ValueError("a network without a ledger admits everybody")
+        add, remove = admitted - self.admitted, self.admitted - admitted
+        if not add and not remove:
+            return
+        self._link.remember(admitted=address_row(admitted))
+        await self._link.call("change_admitted", add=address_row(add), remove=address_row(remove))
+        self.admitted = admitted
+
     async def publish(self, record: SignedRecord) -> None:
         """See Directory. Also raises NetworkDown."""
         await self._announcer.publish(record)
 
-    async def lookup(self, key: str) -> tuple[SignedRecord, ...]:
+    async def lookup(self, *keys: str) -> tuple[SignedRecord, ...]:
         """See Directory. Also raises NetworkDown."""
         records = []
-        for value in await self._link.call("lookup", key=key):
+        for value in await self._link.call("lookup", keys=keys):
             try:
                 now = self.clock.now_s()
                 records.append(open_record(value, domain=self._domain, authority=self.authority, now_unix_s=now))
             except RecordInvalid as fault:  # it may have expired on its way here from dhtd
-                log.info("a record of %s is left out: %s", key, fault)
+                log.info("a record is left out: %s", fault)
         return tuple(records)
 
     async def announce_node(
@@ -139,17 +155,23 @@ class Network:
 
         Raises RecordInvalid, PublishRefused, NetworkDown.
         """
-        await self._announcer.announce(("node", b""), NodeRecord(
+        await self._announcer.announce(("node", b""), self._node(peer_id, roles, multiaddrs, sealed, x25519))
+
+    def announce_node_soon(
+        self, *, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str], sealed: bytes = b"", x25519: bytes = b""
+    ) -> None:
+        """The same, in place of what was said before, in a moment: who is refused (by nodes that have not yet read on
+        the ledger of its stake, say) is announced again until it is not.
+        """
+        self._announcer.announce_soon(("node", b""), self._node(peer_id, roles, multiaddrs, sealed, x25519))
+
+    def _node(
+        self, peer_id: str, roles: Sequence[str], multiaddrs: Sequence[str], sealed: bytes, x25519: bytes
+    ) -> NodeRecord:
+        return NodeRecord(
             address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=tuple(multiaddrs),
             bulk_url=self.bulk_url, sealed=sealed, x25519=x25519,
-        ))  # fmt: skip
-
-    def update_node(self, *, peer_id: str, roles: Sequence[str], sealed: bytes) -> None:
-        """Publishes a newly sealed contact in place of the last one, in a moment."""
-        self._announcer.announce_soon(("node", b""), NodeRecord(
-            address=self._account.address, peer_id=peer_id, roles=tuple(roles), multiaddrs=(), bulk_url=self.bulk_url,
-            sealed=sealed,
-        ))  # fmt: skip
+        )  # fmt: skip
 
     @property
     def own_run_state(self) -> RunStateRecord | None:
@@ -171,7 +193,13 @@ class Network:
 
     async def nodes(self) -> tuple[SignedRecord, ...]:
         """Every live node; `.content` is its NodeRecord."""
-        return await self.lookup(node_key(self._domain.run_id))
+        return await self.lookup(*node_keys(self._domain.run_id))
+
+    async def node(self, address: str) -> NodeRecord | None:
+        """One node, if it is live: a sixteenth of the work."""
+        records = await self.lookup(node_key(self._domain.run_id, address))
+        found = [record.content for record in records if record.subject == address]
+        return found[0] if found and isinstance(found[0], NodeRecord) else None
 
     async def run_state(self) -> RunStateRecord | None:
         """The manager's newest word, or None while nobody has it."""
@@ -209,20 +237,23 @@ async def open_network(
     data_dir: Path,
     state: NodeState | None = None,
     admit: Admit = admit_all,
+    admitted: Set[str] | None = None,
 ) -> AsyncIterator[Network]:
     """Starts dhtd and yields the Network; on leaving, dhtd and its p2pd are gone.
 
     `authority` is whose run state counts at first, see `set_authority`; without a `state` it keeps one of its own;
     `admit` says whose content is fetched (anybody can announce anything; hashes protect from wrong bytes, not from slow
-    ones). Exceptions of the body pass unchanged.
+    ones). `admitted` are the addresses whose records are kept, shown and believed at first, see `set_admitted`; None is
+    everybody, for networks without a ledger. Exceptions of the body pass unchanged.
     Raises NetworkStartFailed.
     """
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     failure: Exception | None = None
     with closing(NodeState(data_dir)) if state is None else nullcontext(state) as kept:
         network = Network(
-            config, account=account, domain=domain, authority=authority, data_dir=data_dir, state=kept, admit=admit
-        )
+            config, account=account, domain=domain, authority=authority, data_dir=data_dir, state=kept, admit=admit,
+            admitted=admitted,
+        )  # fmt: skip
         async with trio.open_nursery() as nursery:
             try:
                 await nursery.start(network._link.run)

@@ -13,6 +13,7 @@ from eth_account import Account
 from dht.records import Authority, NodeRecord, SignedRecord
 from ledger.client import Ledger
 from node import show
+from node.admitted import AdmittedNodes
 from node.chain import on_chain
 from node.clock import chain_clock
 from node.config import RunConfig
@@ -56,6 +57,7 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
     ledger, pool = await trio.to_thread.run_sync(open_ledger, config, None, None)
     domain = domain_of(ledger, pool.pool_id)
     clock = await on_chain(chain_clock, ledger)
+    admitted = await on_chain(AdmittedNodes(ledger, pool.pool_id).look)
     settings = NetworkConfig(host=config.network.host, bootstrap=join, client=True, serve=False, chain_clock=clock)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -65,6 +67,7 @@ async def passing_client(config: RunConfig, join: tuple[str, ...]) -> AsyncItera
                 domain=domain,
                 authority=Authority(manager=pool.manager, epoch=pool.epoch),
                 data_dir=Path(folder),
+                admitted=admitted,
             ) as network:
                 yield ledger, network
         except NetworkStartFailed as error:

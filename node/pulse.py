@@ -101,15 +101,14 @@ class Pulse:
         while True:
             try:
                 address = await self._ask_manager()
-                found = [r.content for r in await self._network.nodes() if r.subject == address]
+                record = await self._network.node(address)
             except NetworkDown as fault:
                 log.warning("cannot look for the manager: %s", fault)
-                found = []
-            for record in found:
-                if isinstance(record, NodeRecord) and record.multiaddrs and record != self._manager:
-                    await self._on_manager(record)
-                    self._manager = record
-                    self.beat_soon()
+                record = None
+            if record is not None and record.multiaddrs and record != self._manager:
+                await self._on_manager(record)
+                self._manager = record
+                self.beat_soon()
             await trio.sleep(LOOK_S if self._manager else LOOK_FIRST_S)
 
 

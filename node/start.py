@@ -26,6 +26,7 @@ from ledger.errors import (
 )
 from ledger.types import Pool, PoolState
 from node import member, membership, trainer
+from node.admitted import AdmittedNodes, follow_admitted
 from node.chain import on_chain
 from node.clock import chain_clock, kept_clock
 from node.config import RunConfig
@@ -152,7 +153,7 @@ async def _cancel_on_signal(scope: trio.CancelScope) -> None:
 
 
 @asynccontextmanager
-async def _placed(start: _Start) -> AsyncIterator[Place]:
+async def _placed(start: _Start, admitted: frozenset[str]) -> AsyncIterator[Place]:
     """This node with its libp2p host and its place in the DHT."""
     role, config, data_dir, ledger, pool = start.role, start.config, start.data_dir, start.ledger, start.pool
     host, port, domain = config.network.host, start.port, domain_of(ledger, pool.pool_id)
@@ -182,6 +183,7 @@ async def _placed(start: _Start) -> AsyncIterator[Place]:
                 data_dir=data_dir,
                 state=state,
                 admit=partial(admit, ledger, pool.pool_id),
+                admitted=admitted,
             ) as network,
             kept_clock(peer, network, ledger, pool),
         ):
@@ -207,8 +209,11 @@ async def _run(start: _Start) -> None:
         await membership.ensure_stake(start.ledger, start.account, start.pool.terms.min_stake_wei)
         node = await on_chain(start.ledger.node, start.account.address)
         log.info("at stake for this node: %s", own_stake_told(node))
-    async with _placed(start) as place, trio.open_nursery() as nursery:
+    nodes = AdmittedNodes(start.ledger, start.pool.pool_id)
+    admitted = await on_chain(nodes.look)  # with this node's own stake: before its record, and others', come in
+    async with _placed(start, admitted) as place, trio.open_nursery() as nursery:
         nursery.start_soon(follow_manager, place.ledger, place.network, place.pool_id)
+        nursery.start_soon(follow_admitted, nodes, place.network)
         if start.role == "trainer":
             await _manage(place, base)
         else:
@@ -229,7 +234,7 @@ async def _manage(place: Place, base: Path) -> None:
         run_state=lambda: network.own_run_state,
     )  # fmt: skip
     overseer.listen(place.peer)
-    await network.announce_node(
+    network.announce_node_soon(
         peer_id=place.peer.peer_id, roles=(place.role,), multiaddrs=place.peer.multiaddrs, x25519=bytes(key.public_key)
     )
     await trainer.run(place, overseer, base=base)

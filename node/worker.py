@@ -16,6 +16,7 @@ from ledger.client import Ledger
 from ledger.errors import Reverted
 from node.chain import on_chain
 from node.child import ChildDied, ChildError, ChildTimeout
+from node.errors import UserError
 from node.generation import Generation
 from node.handover import hand_over
 from node.intent import Intent
@@ -26,6 +27,7 @@ from node.outbox import Item, Outbox
 from node.place import Place
 from node.policies import Policies
 from node.pulse import Pulse
+from node.show import tokens
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -86,12 +88,24 @@ async def _hand_in(place: Place, admission: Admission, outbox: Outbox) -> None:
 
 
 async def _record(ledger: Ledger, admission: Admission, pool_id: int, item: Item, address: str) -> bool:
-    """Put the file on the ledger, as soon as this node is a member; False if it is refused. Raises Blacklisted."""
+    """Put the file on the ledger, as soon as this node is a member; False if it is refused.
+
+    Raises Blacklisted, and UserError where its stake does not suffice: its staker has taken out some of it.
+    """
     while True:
         try:
             await on_chain(ledger.submit, pool_id, item.step, item.counter, [item.sha256])
         except Reverted as fault:
             raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
+            if fault.error_name == "StakeTooLow":
+                _, at_work_wei, needed_wei = fault.arguments
+                missing = tokens(needed_wei - at_work_wei).replace(",", "")
+                raise UserError(
+                    f"the ledger takes no work of {address}: {tokens(at_work_wei)} tokens are at stake for it, where "
+                    f"{tokens(needed_wei)} have to be; what is finished waits on the disk",
+                    fix=f"put tokens to work with `intellect-node stake deposit {missing} --node {address}`, "
+                    "then start again",
+                ) from fault
             if fault.error_name != "NotActiveMember":
                 log.error("the ledger refused submission %d of step %d: %s", item.counter, item.step, fault)
                 return False

@@ -119,6 +119,24 @@ contract RunsTest is Fixture {
         _submit(0, 0, hashes);
     }
 
+    /// The seat is kept, to be filled again; but who has nothing to lose hands nothing in.
+    function test_attack_aSeatWithoutStake() public {
+        vm.startPrank(_stakerOfKey(WORKER_KEY));
+        registry.unbond(worker, MIN_STAKE);
+        vm.warp(_now() + registry.unbondingS());
+        registry.withdraw(worker);
+        vm.stopPrank();
+        vm.assertTrue(pools.isActive(poolId, worker));
+        for (uint256 size = 1; size <= 3; size += 2) {
+            _refused(INodeRegistry.StakeTooLow.selector, abi.encode(worker, 0, MIN_STAKE));
+            _submit(0, 0, _hashes(size));
+        }
+        _purse(stranger, MIN_STAKE, address(registry));
+        vm.prank(stranger);
+        registry.addStake(worker, MIN_STAKE);
+        _submit(0, 0, _hashes(3));
+    }
+
     function test_anEndedPoolTakesNoWork() public {
         vm.prank(owner);
         pools.endPool(poolId);

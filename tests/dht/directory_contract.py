@@ -15,6 +15,7 @@ import pytest
 from eth_account.signers.local import LocalAccount
 
 from dht.directory import Directory, PublishRefused
+from dht.keys import node_key, node_keys, provider_key, run_state_key
 from dht.records import (
     MAX_LIFETIME_S,
     NodeRecord,
@@ -23,9 +24,6 @@ from dht.records import (
     RecordInvalid,
     RunStateRecord,
     SignedRecord,
-    node_key,
-    provider_key,
-    run_state_key,
     sign_record,
 )
 from dht.signing import RecordDomain
@@ -69,8 +67,10 @@ async def publish_and_discover(bench: Bench) -> None:
     await bench.here.publish(first)
     await bench.there.publish(second)
     for directory in (bench.here, bench.there):
-        found = await directory.lookup(node_key(bench.domain.run_id))
-        assert found == tuple(sorted((first, second), key=lambda record: record.subject))
+        found = await directory.lookup(*node_keys(bench.domain.run_id))
+        assert sorted(found, key=str) == sorted((first, second), key=str)
+        for record in (first, second):
+            assert await directory.lookup(node_key(bench.domain.run_id, record.subject)) == (record,)
 
 
 async def keys_do_not_mix(bench: Bench) -> None:

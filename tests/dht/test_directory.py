@@ -11,6 +11,7 @@ import trio
 from eth_account.signers.local import LocalAccount
 
 from dht.directory import MemoryDirectory, MemoryNetwork
+from dht.keys import node_key, node_keys, run_state_key
 from dht.records import (
     CLOCK_TOLERANCE_S,
     DEFAULT_LIFETIME_S,
@@ -18,8 +19,6 @@ from dht.records import (
     RecordInvalid,
     RunStateRecord,
     encode_record,
-    node_key,
-    run_state_key,
 )
 from dht.signing import RecordDomain
 from tests.dht.directory_contract import CHECKS, EPOCH, PEER, Bench
@@ -62,7 +61,8 @@ def test_contract(bench: Bench, check: Callable[[Bench], Awaitable[None]]) -> No
 
 
 def test_bad_records_are_refused_on_get(bench: Bench, network: MemoryNetwork) -> None:
-    key, subject = node_key(bench.domain.run_id), bench.accounts[1].address
+    subject = bench.accounts[1].address
+    key = node_key(bench.domain.run_id, subject)
     honest = bench.sign(bench.node(1), bench.accounts[1])
     forged = replace(honest, body=msgpack.packb([subject, PEER, ["trainer"], [], ""]))
     misplaced = bench.sign(bench.provider(1, b"c" * 32), bench.accounts[1])
@@ -76,14 +76,14 @@ def test_bad_records_are_refused_on_get(bench: Bench, network: MemoryNetwork) ->
 
 def test_a_killed_node_is_gone_within_its_lifetime(bench: Bench, clock: Clock) -> None:
     async def story() -> None:
-        key = node_key(bench.domain.run_id)
         killed_at = clock.now
         await bench.here.publish(bench.sign(bench.node(1), bench.accounts[1], lifetime_s=DEFAULT_LIFETIME_S))
         for _ in range(3):  # the other one refreshes at a third of the lifetime
             clock.now += DEFAULT_LIFETIME_S / 3
             await bench.there.publish(bench.sign(bench.node(2), bench.accounts[2], lifetime_s=DEFAULT_LIFETIME_S))
         clock.now = killed_at + DEFAULT_LIFETIME_S + CLOCK_TOLERANCE_S
-        assert [r.subject for r in await bench.there.lookup(key)] == [bench.accounts[2].address]
+        found = await bench.there.lookup(*node_keys(bench.domain.run_id))
+        assert [record.subject for record in found] == [bench.accounts[2].address]
 
     trio.run(story)
 

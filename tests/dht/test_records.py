@@ -11,9 +11,12 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 
+from dht.admission import EVERYBODY, Admitted, address_row
+from dht.keys import node_key, provider_key, run_state_key
 from dht.records import (
     CLOCK_TOLERANCE_S,
     MAX_LIFETIME_S,
+    MAX_SEALED_BYTES,
     Authority,
     NodeRecord,
     ProviderRecord,
@@ -22,10 +25,7 @@ from dht.records import (
     RunStateRecord,
     SignedRecord,
     encode_record,
-    node_key,
     open_record,
-    provider_key,
-    run_state_key,
     sign_record,
     storage_time,
 )
@@ -49,11 +49,14 @@ def bodies(accounts: list[LocalAccount], domain: RecordDomain) -> list[tuple[Rec
     provider = ProviderRecord(address=accounts[1].address, content=b"c" * 32, bulk_url="http://127.0.0.1:1")
     state = RunStateRecord(epoch=EPOCH, open_step=3, policy_version=1, manifest_hash=b"m" * 32)
     return [
-        (node_body(accounts[1].address), accounts[1], node_key(domain.run_id)),
-        (node_body(accounts[1].address, sealed=b"s" * 4096, x25519=b"k" * 32), accounts[1], node_key(domain.run_id)),
+        (node_body(accounts[1].address), accounts[1], node_key(domain.run_id, accounts[1].address)),
+        (
+            node_body(accounts[1].address, sealed=b"s" * MAX_SEALED_BYTES, x25519=b"k" * 32), accounts[1],
+            node_key(domain.run_id, accounts[1].address),
+        ),
         (provider, accounts[1], provider_key(domain.run_id, b"c" * 32)),
         (state, accounts[0], run_state_key(domain.run_id)),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -62,10 +65,12 @@ def signed(accounts: list[LocalAccount], domain: RecordDomain) -> SignedRecord:
     return sign_record(body, domain=domain, account=accounts[1], sequence=1, expires_unix_s=int(NOW) + 60)
 
 
-def opened(record: SignedRecord | bytes, domain: RecordDomain, manager: str, now: float = NOW) -> SignedRecord:
+def opened(
+    record: SignedRecord | bytes, domain: RecordDomain, manager: str, now: float = NOW, admitted: Admitted = EVERYBODY
+) -> SignedRecord:
     data = record if isinstance(record, bytes) else encode_record(record)
     authority = Authority(manager=manager, epoch=EPOCH)
-    return open_record(data, domain=domain, authority=authority, now_unix_s=now)
+    return open_record(data, domain=domain, authority=authority, now_unix_s=now, admitted=admitted)
 
 
 def test_every_kind_survives_the_round_trip(bodies: Any, domain: RecordDomain, accounts: list[LocalAccount]) -> None:
@@ -109,8 +114,37 @@ def test_forged_for_another_subject(domain: RecordDomain, accounts: list[LocalAc
         node_body(thief.address), domain=domain, account=thief, sequence=1, expires_unix_s=int(NOW) + 60
     )
     packed = msgpack.packb([victim.address, PEER, ["worker"], [], "", b"", b""])
+    stolen = replace(honest, subject=victim.address, body=packed, key=node_key(domain.run_id, victim.address))
     with pytest.raises(RecordInvalid, match="forged"):
-        opened(replace(honest, subject=victim.address, body=packed), domain, accounts[0].address)
+        opened(stolen, domain, accounts[0].address)
+
+
+def test_attack_a_stranger_speaks_but_to_admit_the_manager_nobody_need_be_asked(
+    bodies: Any, domain: RecordDomain, accounts: list[LocalAccount]
+) -> None:
+    """Also one whose signature would be good; the manager's word counts by the lease alone."""
+    nobody = Admitted(b"")
+    for body, account, _ in bodies:
+        record = sign_record(body, domain=domain, account=account, sequence=1, expires_unix_s=int(NOW) + 60)
+        for manager, admitted in ((accounts[0], nobody), (accounts[0], Admitted(address_row([account.address])))):
+            if manager is account or account.address in admitted:
+                assert opened(record, domain, manager.address, admitted=admitted) == record
+                continue
+            for forged in (record, replace(record, signature=b"")):  # before the cost of a signature
+                with pytest.raises(RecordInvalid, match="the ledger shows no such stake"):
+                    opened(forged, domain, manager.address, admitted=admitted)
+    own = sign_record(
+        node_body(accounts[1].address), domain=domain, account=accounts[1], sequence=1, expires_unix_s=int(NOW) + 60
+    )
+    assert opened(own, domain, accounts[1].address, admitted=nobody) == own
+
+
+@pytest.mark.parametrize("address", ["", "nobody", "0x" + "00" * 19, "0x" + "zz" * 20])
+def test_a_node_record_of_no_address_is_malformed(
+    domain: RecordDomain, accounts: list[LocalAccount], address: str
+) -> None:
+    with pytest.raises(RecordInvalid, match="malformed address"):
+        sign_record(node_body(address), domain=domain, account=accounts[1], sequence=1, expires_unix_s=int(NOW))
 
 
 def test_run_state_of_another_than_the_manager(domain: RecordDomain, accounts: list[LocalAccount]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from eth_account.signers.local import LocalAccount
 
+from ledger.anvil import dev_account
 from ledger.client import Ledger
 from ledger.invites import sign_invite
 from ledger.rpc import Rpc
@@ -86,6 +87,9 @@ class Subject:
             self.stage.kill_dhtd(self.name)
             self.stage.kill(self.name)
 
+    def ends_by_itself(self, code: int) -> None:
+        assert self.stage.nodes[self.name].wait(60) == code, self.stage.log(self.name)[-2000:]
+
     def loses_the_chain(self) -> None:
         self.stage.lines[self.name].cut()
 
@@ -105,10 +109,6 @@ class Subject:
 
     def leaves(self) -> None:
         self.stage.leave_by_another_tool(self.name)
-
-    def takes_its_stake_out(self) -> None:
-        with self._wallet() as ledger:
-            ledger.unbond(self.account.address, ledger.node(self.account.address).stake_wei)
 
     def joins(self) -> None:
         """With an invite that a person has signed and brought to its owner."""
@@ -141,6 +141,14 @@ class Person:
 
     def bars(self, subject: Subject) -> None:
         self._ledger.blacklist(POOL, subject.account.address, "spam")
+
+    def keeps_out_of_the_domain(self, subject: Subject) -> None:
+        """By the domain's owner: the manager does not invite it by itself, whatever the pool's own list says."""
+        owner = Ledger(self.stage.chain_url, self.stage.ledger.deployment, dev_account(0))
+        try:
+            owner.blacklist_in_domain(1, subject.account.address, "spam")
+        finally:
+            owner.close()
 
     def pardons(self, subject: Subject) -> None:
         self._ledger.unblacklist(POOL, subject.account.address)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from node.intent import Wish, write_wish
+from node.membership import Blacklisted
 from tests.functional.life_stage import CAST, HEARTBEAT_S, MOVED_CLOCK, Stage, free_port, open_stage
 from tests.functional.life_walks import BY_WORKERS
 
@@ -138,7 +139,7 @@ def test_the_manager_puts_out_lets_in_bars_and_pardons(stage: Stage) -> None:
     stage.until_state("worker-2", "active")
     stage.manage("blacklist", address, "--reason", "spam")
     stage.until_state("worker-2", "blacklisted")
-    assert stage.nodes["worker-2"].wait(60) != 0
+    assert stage.nodes["worker-2"].wait(60) == Blacklisted.exit_code
     assert "has blacklisted this node" in stage.log("worker-2")
     stage.manage("blacklist", address, "--reason", "settled", "--undo")
     before = len(stage.metrics("worker-2", "submitted"))

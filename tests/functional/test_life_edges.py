@@ -17,6 +17,7 @@ from eth_utils import keccak
 
 from node import local
 from node.local_run import Participant
+from node.membership import Blacklisted
 from tests.functional.life_stage import Stage, open_stage
 from tests.functional.life_subject import Person, Subject
 from tests.functional.life_walks import BY_RELAYS
@@ -87,8 +88,9 @@ def test_what_the_manager_cannot_see_while_the_chain_is_away(
     leaver.is_to_drain()
     for subject in (fading, lapsing):
         subject.leaves()
-        subject.takes_its_stake_out()  # so that nobody invites it again
+        person.keeps_out_of_the_domain(subject)  # so that nobody invites it again
     fading.falls_silent()
+    relay.loses_the_chain()  # else it learns that it is barred, and ends
     person.bars(relay)
     leaver.walks("invited", "drains", "left")
 
@@ -142,9 +144,11 @@ def _fading(person: Person, node: Subject) -> None:
     """Silent since it took its invite; its record in the directory runs out, and does so once more."""
     node.walks("invited", "gone", "unknown")
     person.bars(node)
+    node.loses_the_chain()
     node.wakes()
     node.walks("unknown", "barred", "blacklisted")
     person.pardons(node)
+    node.has_the_chain_again()
     node.walks("blacklisted", "pardoned", "waiting")
     node.falls_silent()
     node.walks("waiting", "gone", "unknown")
@@ -154,6 +158,7 @@ def _relay(person: Person, node: Subject) -> None:
     """Barred since the outage, then in each of the states that a silent member can be in; and let in again."""
     node.walks("invited", "barred", "blacklisted")
     person.pardons_and_lets_in(node)
+    node.has_the_chain_again()
     node.falls_silent()
     node.walks("active", "late", "suspect")
     node.leaves()
@@ -175,9 +180,11 @@ def _relay(person: Person, node: Subject) -> None:
 def _lapsing(person: Person, node: Subject) -> None:
     """Joined during the outage and left before anybody saw it: the manager waits for it in vain."""
     node.walks("invited", "lapsed", "waiting")
+    node.loses_the_chain()
     person.bars(node)
     node.walks("waiting", "barred", "blacklisted")
     person.pardons(node)
+    node.has_the_chain_again()
     node.walks("blacklisted", "pardoned", "waiting")
     node.is_to_drain()
     node.walks("waiting", "drains", "left")
@@ -201,6 +208,8 @@ def _dead(person: Person, node: Subject) -> None:
     node.is_taken_out()
     person.bars(node)
     node.walks("dead", "barred", "blacklisted")
+    node.wakes()
+    node.ends_by_itself(Blacklisted.exit_code)
 
 
 def _kept(person: Person, node: Subject) -> None:

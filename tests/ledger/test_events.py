@@ -12,9 +12,9 @@ from ledger.abi import interface
 from ledger.anvil import anvil, anvil_binary
 from ledger.client import Ledger
 from ledger.court import Answer
-from ledger.cursor import EventCursor
+from ledger.cursor import REWIND_BLOCKS, EventCursor
 from ledger.deployment import deploy
-from ledger.errors import WrongChain
+from ledger.errors import ChainBehind, ChainUnavailable, WrongChain
 from ledger.events import (
     Blacklisted,
     CaseClosed,
@@ -29,12 +29,14 @@ from ledger.events import (
     OutcomeReached,
     PoolCreated,
     PoolEvent,
+    StakeAdded,
     StakeBurnt,
     StakeLocked,
     SubmissionRecorded,
     VerdictRevealed,
 )
 from ledger.logs import EVENTS, parse_log
+from ledger.rpc import Rpc
 from ledger.types import Bar, CaseState, Kind, Outcome, Role, Verdict
 from tests.ledger.conftest import TERMS
 
@@ -125,10 +127,82 @@ def test_cursors_are_apart_by_name_and_by_deployment(world, tmp_path):
     assert (two.next_block, other.next_block) == (world.deployment.block, 0)
 
 
-def test_a_chain_shorter_than_what_was_handled_is_the_wrong_one(world, cursor):
-    cursor.commit(world.owner.block_number + 1)
-    with pytest.raises(WrongChain, match="chain length"):
+def test_an_endpoint_that_lags_behind_is_waited_for(world, cursor):
+    handled = world.owner.block_number + 1
+    cursor.commit(handled)
+    with pytest.raises(ChainBehind, match=f"where block {handled} was handled already"):
         world.owner.events(cursor)
+    assert issubclass(ChainBehind, ChainUnavailable), "so whoever asks asks again"
+    world.wait(1)
+    assert world.owner.events(cursor) == []
+    world.owner.announce_checkpoint(world.pool_id, 0, FILE)
+    assert [type(event) for event in world.owner.events(cursor)] == [CheckpointAnnounced]
+
+
+def test_one_of_several_endpoints_that_does_not_know_the_last_block_hides_no_event(world, cursor, monkeypatch):
+    world.owner.announce_checkpoint(world.pool_id, 0, FILE)
+    before, ask = cursor.position, Rpc.call_together
+
+    def one_that_lags(rpc, *calls):
+        return [None, []] if calls[0][0] == "eth_getBlockByNumber" else ask(rpc, *calls)
+
+    with monkeypatch.context() as lagging:
+        lagging.setattr(Rpc, "call_together", one_that_lags)
+        with pytest.raises(ChainBehind):
+            world.owner.events(cursor)
+    assert cursor.position == before
+    assert [type(event) for event in world.owner.events(cursor)] == [CheckpointAnnounced]
+    cursor.commit(world.owner.block_number)
+    world.wait(1)
+    with monkeypatch.context() as lagging:  # or the last one that was handled
+        lagging.setattr(Ledger, "_hash_of", lambda *_: None)
+        with pytest.raises(ChainBehind):
+            world.owner.events(cursor)
+
+
+def test_a_reorganised_chain_is_read_again_from_before_the_fork(world, cursor, caplog):
+    rpc, node = Rpc(world.chain.url), world.newcomer()
+    address = node.account.address
+    cursor.commit(world.owner.block_number)
+    start = cursor.next_block
+    for _ in range(REWIND_BLOCKS):
+        world.wait(1)
+    fork = rpc.call("evm_snapshot")
+    node.unbond(address, 1)
+    (orphan,) = node.events(cursor)
+    cursor.commit(orphan.block)
+    rpc.call("evm_revert", fork)
+    node = Ledger(world.chain.url, world.deployment, node.account)  # which does not send again what was taken back
+    node.unbond(address, 2)
+    assert node.block_number == orphan.block
+    assert node.events(cursor) == [], "nothing is new"
+    node.unbond(address, 3)
+    events = node.events(cursor)
+    assert [event.amount_wei for event in events] == [2, 3]
+    assert "reorganised" in caplog.text
+    assert cursor.next_block == orphan.block + 1 - REWIND_BLOCKS > start
+    cursor.commit(events[-1].block)
+    world.wait(1)
+    assert node.events(cursor) == [], "and once only"
+
+
+def test_a_cursor_goes_back_no_further_than_its_start_and_forgets_the_block(tmp_path):
+    cursor = EventCursor(tmp_path / "cursor.sqlite", "test", start_block=5)
+    cursor.read(7, b"7" * 32)
+    cursor.commit(7)
+    assert EventCursor(tmp_path / "cursor.sqlite", "test").position == (8, b"7" * 32)
+    assert cursor.rewind() == 5
+    assert cursor.position == (5, None)
+    cursor.read(9, b"9" * 32)
+    cursor.commit(8)
+    assert cursor.position == (9, None), "the hash is of the very block that was handled"
+
+
+def test_events_can_be_asked_for_by_kind(world, cursor):
+    world.owner.announce_checkpoint(world.pool_id, 0, FILE)
+    node = world.newcomer().account.address
+    events = world.owner.events(cursor, NodeRegistered, StakeAdded)
+    assert [(type(event), event.node) for event in events] == [(NodeRegistered, node), (StakeAdded, node)]
 
 
 def test_foreign_logs_are_ignored():
@@ -145,4 +219,8 @@ def test_a_restarted_chain_is_recognised(chain, tmp_path):
         mixed = dataclasses.replace(deployment, salt=again.salt)
         with pytest.raises(WrongChain, match="salt"):
             Ledger(second.url, mixed).check()
+        handled = Ledger(second.url, again).cursor(None, "test")
+        handled.commit(Ledger(second.url, again).block_number + 10)
+        with pytest.raises(WrongChain, match="salt"):  # not one that only lags behind
+            Ledger(second.url, mixed).events(handled)
         assert second.url != chain.url

@@ -83,6 +83,9 @@ class Board:
             raise NetworkDown("dhtd is away")
         return tuple(self.records.values())
 
+    async def node(self, address: str) -> NodeRecord | None:
+        return next((record.content for record in await self.nodes() if record.subject == address), None)
+
     def put(self, subject: str, peer: str, role: str, **fields: Any) -> None:
         self.sequence += 1
         content = NodeRecord(

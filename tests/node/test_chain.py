@@ -9,13 +9,14 @@ import pytest
 import trio
 import trio.testing
 
-from ledger.errors import ChainUnavailable, NotMined, Reverted, RpcError, WrongChain
+from ledger.errors import ChainBehind, ChainUnavailable, NotMined, Reverted, RpcError, WrongChain
 from ledger.types import Bar, Member, Role
 from node.chain import MAX_RPC_ERRORS, RETRY_LAST_S, on_chain
 from node.membership import Admission, belongs, serves_workers
 
 ME = "0x" + "1" * 40
 AWAY = ChainUnavailable("http://127.0.0.1:1", "no answer")
+BEHIND = ChainBehind("http://127.0.0.1:1", 9, 7)
 OVERLOADED = RpcError("eth_call", "too many requests")
 
 
@@ -43,7 +44,9 @@ class Ledger:
         return False
 
 
-@pytest.mark.parametrize("faults", [[AWAY] * 30, [OVERLOADED] * MAX_RPC_ERRORS, [NotMined("0x12", 60.0), AWAY]])
+@pytest.mark.parametrize(
+    "faults", [[AWAY] * 30, [OVERLOADED] * MAX_RPC_ERRORS, [NotMined("0x12", 60.0), AWAY], [BEHIND] * 30]
+)
 async def test_a_hiccup_of_the_endpoint_is_waited_out(
     faults: list[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -18,9 +19,10 @@ import trio
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
+from dht.keys import node_key, node_keys, provider_key
 from dht.manifest import TRAINER_STATE, ManifestInvalid
 from dht.plan import ContentUnavailable
-from dht.records import Authority, NodeRecord, RunStateRecord, encode_record, node_key
+from dht.records import Authority, NodeRecord, RunStateRecord, encode_record
 from dht.signing import RecordDomain
 from dht.store import StoreError
 from node.child import open_child
@@ -42,10 +44,11 @@ node = None
 async def start(bootstrap):
     global node
     node = await DHTNode.create(initial_peers=bootstrap, startup_timeout=60, auto_nat=False, nat_port_map=False)
-async def keep(key, subject, data):
-    "Holds a bad record itself, to hand it to whoever asks."
+    return [str(address) for address in await node.get_visible_maddrs()]
+async def keep(key, subject, data, expires=None):
+    "Holds a record itself, to hand it to whoever asks."
     wrapped = node.protocol.serializer.dumps(data)
-    node.protocol.storage.store(DHTID.generate(source=key), wrapped, time.time() + 60, subkey=subject)
+    node.protocol.storage.store(DHTID.generate(source=key), wrapped, expires or time.time() + 60, subkey=subject)
 async def push(key, subject, data):
     "Asks every other node to store it; how many agreed."
     wrapped, key_id = node.protocol.serializer.dumps(data), DHTID.generate(source=key)
@@ -71,14 +74,17 @@ def domain(accounts: list[LocalAccount]) -> RecordDomain:
 @pytest.fixture
 def opener(accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path) -> Opener:
     @asynccontextmanager
-    async def opened(number: int, *bootstrap: str, **options: object) -> AsyncIterator[Network]:
+    async def opened(
+        number: int, *bootstrap: str, admitted: frozenset[str] | None = None, **options: object
+    ) -> AsyncIterator[Network]:
         config = NetworkConfig(bootstrap=bootstrap, chunk_size_bytes=4096, **options)
         (folder := tmp_path / str(number)).mkdir(exist_ok=True)
         authority = Authority(manager=accounts[0].address, epoch=EPOCH)
         with closing(NodeState(folder)) as state:
             async with open_network(
-                config, account=accounts[number], domain=domain, authority=authority, data_dir=folder, state=state
-            ) as network:
+                config, account=accounts[number], domain=domain, authority=authority, data_dir=folder, state=state,
+                admitted=admitted,
+            ) as network:  # fmt: skip
                 yield network
 
     return opened
@@ -128,16 +134,70 @@ async def test_directory_contract_and_a_rogue_node(
                 [sys.executable, "-c", ROGUE], name="rogue", log_path=tmp_path / "rogue.log",
                 env={"PYTHONPATH": str(ROOT)},
             ) as rogue:  # fmt: skip
-                await rogue.call("start", timeout_s=60, bootstrap=first.multiaddrs)
-                key, subject = node_key(domain.run_id), accounts[2].address
+                theirs = await rogue.call("start", timeout_s=60, bootstrap=first.multiaddrs)
+                subject = accounts[2].address
+                key = node_key(domain.run_id, subject)
                 expired = encode_record(bench.sign(bench.node(2), accounts[2]))
                 for bad in (b"", b"\xc1", bytes(20_000), expired):  # the last one with an expiry that it does not sign
                     asked, stored = await rogue.call("push", timeout_s=20, key=key, subject=subject, data=bad)
                     assert asked == 2
                     assert stored == 0
-                await rogue.call("keep", timeout_s=20, key=key, subject=subject, data=b"junk")
-                for reader in (first, second):
-                    assert subject not in [record.subject for record in await reader.nodes()]
+                for place in node_keys(domain.run_id):  # for ever, so that nobody else need be asked
+                    await rogue.call("keep", timeout_s=20, key=place, subject="junk", data=b"junk", expires=math.inf)
+                known = {accounts[number].address for number in (0, 1)}
+                async with opener(2, *theirs, client=True) as fresh:  # holds nothing itself, and asks it first
+                    for reader in (first, second, fresh, fresh, fresh):
+                        assert {record.subject for record in await reader.nodes()} == known
+
+
+async def test_only_whom_the_ledger_admits_is_stored_and_shown_and_a_newcomer_is_soon(
+    opener: Opener, accounts: list[LocalAccount], domain: RecordDomain, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nodes read the ledger one after the other; what one shows is not lost to another that is not so far."""
+    manager, first, second = (account.address for account in accounts)
+    content = b"c" * 32
+
+    async def seen(reader: Network) -> set[str]:
+        records = [*await reader.nodes(), *await reader.lookup(provider_key(domain.run_id, content))]
+        return {record.subject for record in records}
+
+    def shows(reader: Network, *subjects: str) -> Callable[[], Awaitable[bool]]:
+        async def holds() -> bool:
+            return await seen(reader) == set(subjects)
+
+        return holds
+
+    with trio.fail_after(LIMIT_S):
+        async with (
+            opener(0, admitted=frozenset([first])) as relay,
+            opener(1, *relay.multiaddrs, admitted=frozenset([first])) as reader,
+            opener(2, *relay.multiaddrs, client=True, admitted=frozenset([first, second])) as newcomer,
+        ):
+            for network in (relay, reader):
+                await network.announce_node(peer_id=PEER, roles=["relay"], multiaddrs=[])
+            newcomer.announce_node_soon(peer_id=PEER, roles=["worker"], multiaddrs=[])
+            newcomer.content.announce(content)
+
+            async def refused() -> bool:
+                return f"no node would store the node record of {second}" in caplog.text
+
+            await until(refused)
+            for network in (relay, reader, newcomer):
+                assert await seen(network) == {manager, first}  # the manager by its lease
+            await relay.set_admitted(frozenset([first, second]))
+            began_s = trio.current_time()
+            await until(shows(newcomer, manager, first, second))  # it has announced itself again
+            assert trio.current_time() - began_s < 5
+            assert await seen(reader) == {manager, first}  # has not read of it, and still sees the others
+            await reader.set_admitted(frozenset([first, second]))
+            await until(shows(reader, manager, first, second))
+
+            killed = child_pid(reader)
+            os.kill(killed, signal.SIGKILL)  # the restarted child is told anew
+            await group_gone(killed)
+            await until(shows(reader, manager, first, second))
+            await reader.set_admitted(frozenset([first]))  # the newcomer has unbonded: its record lives on, unseen
+            assert await seen(reader) == {manager, first}
 
 
 async def test_nodes_announce_fetch_and_survive_the_death_of_a_child(

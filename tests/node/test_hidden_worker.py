@@ -11,6 +11,7 @@ import psutil
 import pytest
 import trio
 
+from dht.keys import node_keys, provider_key, run_state_key
 from dht.records import Authority, NodeRecord
 from node.child import open_child
 from node.contact import contact_key, open_contact, seal_contact
@@ -121,8 +122,7 @@ async def test_the_public_directory_holds_no_worker_address(opener: Callable[...
                 [sys.executable, "-c", SPY], name="spy", log_path=tmp_path / "spy.log", env={"PYTHONPATH": str(ROOT)}
             ) as spy:
                 await spy.call("start", timeout_s=60, bootstrap=list(manager.multiaddrs))
-                run = DOMAIN.run_id.hex()
-                keys = [f"{run}/node", f"{run}/provider/{content.hex()}", f"{run}/run-state"]
+                keys = [*node_keys(DOMAIN.run_id), provider_key(DOMAIN.run_id, content), run_state_key(DOMAIN.run_id)]
                 seen = await spy.call("everything", timeout_s=30, keys=keys)
                 assert any(worker_wallet.address.encode() in value for value in seen["values"]), "its record is there"
                 assert all(b"127.0.0.77" not in value and b"4999" not in value for value in seen["values"])

@@ -79,9 +79,23 @@ def test_pause_and_resume(tmp_path: Path) -> None:
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert set_pause(tmp_path, paused=False) == f"the node in {tmp_path} takes work again"
+
+
+def test_a_wish_to_drain_is_taken_back_where_the_node_ended_before_it_had_left(tmp_path: Path) -> None:
     write_wish(tmp_path, Wish.DRAIN)
-    with pytest.raises(UserError, match="is to drain"):
-        set_pause(tmp_path, paused=False)
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for paused in (True, False):
+            with pytest.raises(UserError, match="is to drain") as told:
+                set_pause(tmp_path, paused=paused)
+            assert "wait until it has left" in told.value.fix, "a running node does not return"
+    with pytest.raises(UserError, match="is to drain") as told:
+        set_pause(tmp_path, paused=True)
+    assert "--resume" in told.value.fix
+    assert read_wish(tmp_path) is Wish.DRAIN
+    assert "takes work again once it is started" in set_pause(tmp_path, paused=False)
+    assert read_wish(tmp_path) is Wish.WORK
+    assert Intent(tmp_path).takes_work
 
 
 def test_a_running_node_is_asked_and_waited_for(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from node.contact import contact_key, open_contact
 from node.errors import UserError
 from node.intent import Intent, Wish, write_wish
 from node.member import Announcement, leave, until_draining
-from node.membership import request_any, serves_workers
+from node.membership import STANDING_LOOK_S, Blacklisted, request_any, serves_workers, until_blacklisted
 from node.peer_key import make_peer_key
 from node.stream_errors import PeerUnreachable
 from node.streams import open_peer
@@ -41,12 +41,9 @@ class FakeNetwork:
     updates: int = 0
     withdrawn: bool = False
 
-    async def announce_node(self, *, sealed: bytes = b"", **fields: Any) -> None:
-        self.record = NodeRecord(address=ADDRESS, bulk_url="", sealed=sealed, **fields)
-
-    def update_node(self, **fields: Any) -> None:
-        self.updates += 1
-        self.record = NodeRecord(address=ADDRESS, bulk_url="", multiaddrs=(), **fields)
+    def announce_node_soon(self, **fields: Any) -> None:
+        self.updates += self.record is not None
+        self.record = NodeRecord(address=ADDRESS, bulk_url="", **fields)
 
     def withdraw_node(self) -> None:
         self.withdrawn = True
@@ -62,7 +59,7 @@ def manager(number: int, **changes: Any) -> NodeRecord:
 async def test_a_worker_shows_no_address_and_seals_it_anew_for_each_manager() -> None:
     network = FakeNetwork()
     announcement = Announcement(network, FakePeer(), role="worker", address=ADDRESS)  # type: ignore[arg-type]
-    await announcement.publish()
+    announcement.publish()
     assert network.record is not None
     assert (network.record.multiaddrs, network.record.sealed) == ((), b"")
     for number, updates in ((8, 1), (8, 1), (9, 2), (8, 3)):
@@ -79,7 +76,7 @@ async def test_relays_and_validators_are_there_to_be_dialled() -> None:
     for role in ("relay", "validator"):
         network = FakeNetwork()
         announcement = Announcement(network, FakePeer(), role=role, address=ADDRESS)  # type: ignore[arg-type]
-        await announcement.publish()
+        announcement.publish()
         await announcement.manager_is(manager(9))
         assert network.record is not None
         assert (network.record.multiaddrs, network.record.sealed) == ((AT,), b"")
@@ -90,11 +87,12 @@ class FakeLedger:
     roles: dict[str, Role] = field(default_factory=dict)
     refuses: bool = False
     left: int = 0
+    bar: Bar = Bar.NONE
 
     def member(self, pool_id: int, address: str) -> Member:
         role = self.roles.get(address, Role.NONE)
         return Member(
-            address=address, role=role, active=role is not Role.NONE, since_unix_s=0, epoch=0, used=0, bar=Bar.NONE
+            address=address, role=role, active=role is not Role.NONE, since_unix_s=0, epoch=0, used=0, bar=self.bar
         )
 
     def may_manage(self, pool_id: int, address: str) -> bool:
@@ -122,6 +120,28 @@ async def test_leaving_is_done_once_and_a_refusal_is_told() -> None:
     for _ in range(2):
         await leave(ledger, network, pool_id=3, address=ADDRESS)  # type: ignore[arg-type]
     assert (ledger.left, network.withdrawn) == (1, True)
+
+
+@pytest.mark.parametrize("bar", [Bar.BY_VERDICT, Bar.BY_MANAGER])
+@pytest.mark.parametrize("role", [Role.RELAY, Role.VALIDATOR, Role.WORKER, Role.NONE])
+async def test_whoever_is_blacklisted_ends_whatever_it_does(
+    autojump_clock: trio.testing.MockClock, role: Role, bar: Bar
+) -> None:
+    """Also one that waits for an invite. The code says so to whoever supervises it."""
+    ledger, began_s = FakeLedger({ADDRESS: role}), trio.current_time()
+
+    async def story() -> None:
+        await trio.sleep(30)
+        ledger.roles.pop(ADDRESS)  # ejected only: it may come back
+        await trio.sleep(20)
+        ledger.bar = bar
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story)
+        with pytest.raises(Blacklisted) as told:
+            await until_blacklisted(ledger, 3, ADDRESS)  # type: ignore[arg-type]
+    assert told.value.exit_code == 4
+    assert 50 <= trio.current_time() - began_s <= 50 + STANDING_LOOK_S
 
 
 @pytest.mark.parametrize("itself", [True, False])

@@ -16,6 +16,7 @@ from ledger.types import Bar, Outcome
 from node import generation, worker
 from node.child import ChildError
 from node.config import RunConfig
+from node.errors import UserError
 from node.generation import Generation, Work, engine_environment, next_step
 from node.membership import Blacklisted
 from node.metrics import MetricsLog, MetricsTail
@@ -181,11 +182,12 @@ class FakeAdmission:
 class RefusingLedger:
     refusals: list[str]
     bar: Bar = Bar.NONE
+    arguments: tuple[object, ...] = ()
     recorded: list[Any] = field(default_factory=list)
 
     def submit(self, *arguments: Any) -> None:
         if self.refusals:
-            raise Reverted(self.refusals[-1])
+            raise Reverted(self.refusals[-1], self.arguments)
         self.recorded.append(arguments)
 
     def member(self, pool_id: int, address: str) -> Any:
@@ -210,6 +212,14 @@ async def test_a_blacklisted_worker_ends_and_other_refusals_are_told() -> None:
         await record(ledger, FakeAdmission(ledger))
     ledger = RefusingLedger(["WrongCounter"])
     assert not await record(ledger, FakeAdmission(ledger))
+    assert ledger.recorded == []
+
+
+async def test_a_worker_whose_stake_was_taken_out_ends_and_keeps_its_work() -> None:
+    ledger = RefusingLedger(["StakeTooLow"], arguments=("0x" + "11" * 20, 5 * 10**17, 2_000 * 10**18))
+    with pytest.raises(UserError, match=r"0\.5 tokens are at stake for it, where 2,000 have to be") as told:
+        await record(ledger, FakeAdmission(ledger))
+    assert f"stake deposit 1999.5 --node 0x{'11' * 20}" in told.value.fix
     assert ledger.recorded == []
 
 

@@ -4,8 +4,10 @@ pragma solidity 0.8.30;
 import {IRunLedger} from "./IRunLedger.sol";
 
 /// @title Verdicts by quorum, and what follows from them.
-/// @notice A docket is what validators are asked about: a submission, an accusation, or an appeal. Each drawn validator
-/// commits to a verdict before it sees another's, then reveals it. The outcome that a quorum agrees on is final.
+/// @notice A docket is what validators are asked about: a submission, an accusation, or an appeal. Drawn validators
+/// commit to a verdict, and reveal it once a quorum has committed. So those who make up the first quorum of commitments
+/// know nobody else's; who commits later, or is drawn in a later round, may know what was revealed by then. The outcome
+/// that a quorum agrees on is final.
 interface ICourt {
     enum Kind {
         NONE,

@@ -51,8 +51,8 @@ interface IRunLedger {
 
     /// By the manager; versions have no gaps.
     function announceCheckpoint(uint256 poolId, uint256 version, bytes32 manifestHash) external;
-    /// By a worker: the next files of a step, counters without gaps. The key binds the submitter: nobody can claim
-    /// another's work by copying its hash. Returns the first submission's id.
+    /// By a worker with the pool's stake at work: the next files of a step, counters without gaps. The key binds the
+    /// submitter: nobody can claim another's work by copying its hash. Returns the first submission's id.
     function submit(uint256 poolId, uint64 step, uint32 firstCounter, bytes32[] calldata fileHashes)
         external
         returns (bytes32 submissionId);
