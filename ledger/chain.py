@@ -54,6 +54,13 @@ class Chain:
         """The time the next block would have, in unix seconds."""
         return int(self._rpc.call("eth_getBlockByNumber", NEXT_BLOCK, False)["timestamp"], 16)
 
+    def block_hash(self, number: int) -> bytes:
+        """Of a block that is there: 32 bytes. Raises `WrongChain` where the chain is shorter."""
+        block = self._rpc.call("eth_getBlockByNumber", hex(number), False)
+        if block is None:
+            raise WrongChain("chain length", f"at least {number}", self.block_number)
+        return bytes.fromhex(block["hash"].removeprefix("0x"))
+
     def eth_balance(self, address: str) -> int:
         """In wei."""
         return int(self._rpc.call("eth_getBalance", address, "latest"), 16)

@@ -92,6 +92,19 @@ class Rl(Section):
         le=2,
         description="sampling temperature; 1.0 keeps log-probabilities comparable between engine and trainer",
     )
+    top_k: int = Field(
+        0, ge=0, le=65_536, description="sample among so many of the likeliest tokens only; 0: among all"
+    )
+    top_p: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="sample among the fewest likeliest tokens that together have this probability only; 1: among all",
+    )
+    seeded: bool = Field(
+        True,
+        description="every token is forced by the submission's public seed and the policy, so that nobody can choose",
+    )
     steps: int = Field(20, ge=1, le=1_000_000, description="rollout steps after which the run ends")
 
     @model_validator(mode="after")
@@ -163,35 +176,58 @@ class Worker(Section):
 
 
 class Validator(Section):
-    """[validator] what it tolerates; where the defaults come from stands in verify/thresholds.py."""
+    """[validator] what it tolerates; a bound of 0 is the one measured for the arithmetic (verify/thresholds.py)."""
 
     threads: int = Field(1, ge=1, le=1024, description="CPU threads of its prefill")
     block_exponents: float = Field(
-        38.0, ge=0, le=128, description="of one block's 128 top values, how many exponents may differ (TOPLOC)"
+        0.0, ge=0, le=128, description="of one block's 128 top values, how many exponents may differ; 0: as measured"
     )
     block_mantissa_mean: float = Field(
-        10.0, gt=0, le=128, description="mean mantissa error allowed in one block (TOPLOC)"
+        0.0, ge=0, le=128, description="mean mantissa error allowed in one block; 0: as measured"
     )
     block_mantissa_median: float = Field(
-        8.0, gt=0, le=128, description="median mantissa error allowed in one block (TOPLOC)"
+        0.0, ge=0, le=128, description="median mantissa error allowed in one block; 0: as measured"
     )
     exponent_mean: float = Field(
-        6.0,
-        gt=0,
+        0.0,
+        ge=0,
         le=128,
-        description="mean exponent mismatches allowed over a submission, scaled for length (honest up to 3.6)",
+        description="mean exponent mismatches allowed over a submission, scaled for length; 0: as measured",
     )
     mantissa_mean: float = Field(
-        2.1,
-        gt=0,
+        0.0,
+        ge=0,
         le=128,
-        description="mean mantissa error allowed over a submission, scaled for length (honest 1.2-1.5)",
+        description="mean mantissa error allowed over a submission, scaled for length; 0: as measured",
     )
+    margin_most: float = Field(
+        0.0,
+        ge=0,
+        le=100,
+        description="logits by which one token may lose to the one that the seed forces; 0: as measured",
+    )
+    margin_mean: float = Field(0.0, ge=0, le=100, description="the same on average over many tokens; 0: as measured")
+    mismatch_share: float = Field(
+        0.0, ge=0, le=1, description="share of tokens that may differ from the forced ones; 0: as measured"
+    )
+    logprob_most: float = Field(
+        0.0, ge=0, le=100, description="nats by which one reported log-probability may be off; 0: as measured"
+    )
+    logprob_mean: float = Field(0.0, ge=0, le=100, description="the same on average over many tokens; 0: as measured")
     eos_probability: float = Field(
         0.1,
         ge=0,
         le=1,
         description="endings by an EOS less likely than this are counted; too many are a rejection (the report: 0.1)",
+    )
+    count_endings: bool = Field(
+        False, description="count them in a seeded pool too, where the seed forces the end like any other token"
+    )
+    audit_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="share of a submission's groups on which the policy is run, drawn by a block's hash; at least one",
     )
 
 

@@ -12,6 +12,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,14 @@ from node.place import Place
 from node.policies import Policies
 from rl.draw import MAX_SUBMISSIONS
 from rl.hardware import thread_environment
+from verify.thresholds import Thresholds
 
 log = logging.getLogger(__name__)
 OUTCOMES = {"accepted": Outcome.ACCEPTED, "rejected": Outcome.REJECTED, "late": Outcome.LATE}
 START_TIMEOUT_S, JUDGE_TIMEOUT_S, FETCH_TIMEOUT_S = 300.0, 1800.0, 60.0
 LOOK_S = 0.5
 TRIES = 3
+BOUNDS = {field.name for field in fields(Thresholds)}
 
 
 async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
@@ -59,7 +62,12 @@ async def run(place: Place, policies: Policies, desk: OrderDesk) -> None:
             log_path=data_dir / "verifier.log",
             env=thread_environment(config.validator.threads) | {"HF_HUB_OFFLINE": "1"},
         ) as verifier:
-            await verifier.call("start", timeout_s=START_TIMEOUT_S, **_verifier_options(config))
+            await verifier.call(
+                "start",
+                timeout_s=START_TIMEOUT_S,
+                **_verifier_options(config),
+                earlier=str((data_dir / "earlier.sqlite").absolute()),
+            )
             log.info("verifier ready")
             await judge.run(verifier)
 
@@ -198,6 +206,9 @@ async def _claim(ledger: Ledger, submission: Submission) -> dict[str, Any]:
         # Policy v is trained on steps 0 to v - 1: when it was announced, those were closed.
         "open_step": checkpoint.version,
         "newest_version": checkpoint.version,
+        # Nobody knew this block's hash when the submission was sent.
+        "audit_seed": await on_chain(ledger.block_hash, submission.block),
+        "position": submission.block,
     }
 
 
@@ -224,16 +235,15 @@ def _verifier_options(config: RunConfig) -> dict[str, Any]:
             "samples": config.rl.group_size,
             "max_new_tokens": config.task.max_new_tokens,
             "temperature": config.rl.temperature,
+            "top_k": config.rl.top_k,
+            "top_p": config.rl.top_p,
+            "seeded": config.rl.seeded,
             "system_prompt": config.task.system_prompt or None,
             "max_policy_lag": config.rl.asynchrony,
             "max_file_bytes": config.relay.max_submission_bytes,
             "eos_probability": config.validator.eos_probability,
+            "count_endings": config.validator.count_endings,
+            "audit_share": config.validator.audit_share,
         },
-        "thresholds": {
-            "block_exponents": config.validator.block_exponents,
-            "block_mantissa_mean": config.validator.block_mantissa_mean,
-            "block_mantissa_median": config.validator.block_mantissa_median,
-            "exponent_mean": config.validator.exponent_mean,
-            "mantissa_mean": config.validator.mantissa_mean,
-        },
+        "thresholds": {name: value for name, value in config.validator.model_dump(include=BOUNDS).items() if value},
     }

@@ -1,30 +1,31 @@
-"""The checks of a submission, each one pure function: a `Rejection`, or None where nothing is wrong.
+"""The checks that need no forward pass, each one pure function: a `Rejection`, or None where nothing is wrong.
 
-They are listed from cheapest to dearest. What is honest is never rejected: bounds follow from what an honest worker
-can produce, and where honesty is random, from `verify.chance`. They do not know which check runs when
-(`verify.verdict`), nor do they read files or run models.
+What is honest is never rejected: bounds follow from what an honest worker can produce. They do not know which check
+runs when (`verify.verdict`), nor do they read files or run models; what a model says is `verify.computation`'s and
+`verify.sampled`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
-from math import exp, isfinite
-
-import numpy as np
+from math import isfinite
+from pathlib import Path
 
 from rl.draw import draw_problems, draw_seed
-from rl.prompts import Tokenizer, decode_completion, render_prompt
+from rl.prompts import Tokenizer, decode_completion
 from rl.rollouts import Rollout
 from rl.tasks import Problem, Task
-from verify import chance
-from verify.proofs import BLOCK_TOKENS, proof_fault
+from verify.proofs import proof_fault
 from verify.rejection import Rejection
 from verify.rules import Claim, Rules
-from verify.thresholds import ProofStatistics, Thresholds
 
 LOGPROB_TOLERANCE = 1e-3
 """A log-probability may exceed 0 by this much rounding."""
+
+
+def check_served(path: Path | None) -> Rejection | None:
+    """Somebody serves the file that was recorded."""
+    return Rejection(code="unavailable", detail="nobody serves the file") if path is None else None
 
 
 def check_size(size_bytes: int, rules: Rules) -> Rejection | None:
@@ -105,13 +106,19 @@ def check_problems(rollouts: Sequence[Rollout], claim: Claim, rules: Rules, task
     return None
 
 
-def check_version(rollouts: Sequence[Rollout], claim: Claim, rules: Rules) -> Rejection | None:
-    """One announced policy made all rollouts, and it is not older than the pool's asynchrony allows."""
-    version, oldest = rollouts[0].policy_version, claim.step - rules.max_policy_lag
+def check_version(rollouts: Sequence[Rollout], claim: Claim) -> Rejection | None:
+    """One policy made all rollouts, and it had been announced."""
+    version = rollouts[0].policy_version
     if any(rollout.policy_version != version for rollout in rollouts):
-        return Rejection(code="bounds", detail="several policy versions in one file")
+        return Rejection(code="version", detail="several policy versions in one file")
     if not 0 <= version <= claim.newest_version:
-        return Rejection(code="bounds", detail=f"policy version {version}, the newest is {claim.newest_version}")
+        return Rejection(code="version", detail=f"policy version {version}, the newest is {claim.newest_version}")
+    return None
+
+
+def check_age(rollouts: Sequence[Rollout], claim: Claim, rules: Rules) -> Rejection | None:
+    """The policy is not older than the pool's asynchrony allows."""
+    version, oldest = rollouts[0].policy_version, claim.step - rules.max_policy_lag
     if version < oldest:
         return Rejection(code="stale", detail=f"policy {version} for step {claim.step}, the oldest allowed is {oldest}")
     return None
@@ -138,7 +145,7 @@ def check_endings(rollouts: Sequence[Rollout], rules: Rules, eos_token_id: int) 
             wrong = f"cut after {len(rollout.completion_ids)} of {rules.max_new_tokens} tokens"
         else:
             continue
-        return Rejection(code="termination", detail=f"row {row}: {wrong}")
+        return Rejection(code="ending", detail=f"row {row}: {wrong}")
     return None
 
 
@@ -151,11 +158,8 @@ def check_rewards(rollouts: Sequence[Rollout], problems: Sequence[Problem], task
     return None
 
 
-def check_prompts(
-    rollouts: Sequence[Rollout], problems: Sequence[Problem], rules: Rules, tokenizer: Tokenizer
-) -> Rejection | None:
-    """Prompts are the canonical renderings, token for token."""
-    rendered = [render_prompt(tokenizer, problem, rules.system_prompt) for problem in problems]
+def check_prompts(rollouts: Sequence[Rollout], rendered: Sequence[tuple[int, ...]]) -> Rejection | None:
+    """Prompts are the canonical renderings of each group's problem, token for token."""
     for row, rollout in enumerate(rollouts):
         if rollout.prompt_ids != rendered[rollout.group]:
             return Rejection(code="prompt", detail=f"row {row}: not the rendering of {rollout.problem_id[:80]!r}")
@@ -170,68 +174,3 @@ def check_texts(rollouts: Sequence[Rollout], tokenizer: Tokenizer) -> Rejection 
             detail = f"row {row}: {rollout.text[:60]!r}, but the tokens say {decoded[:60]!r}"
             return Rejection(code="text", detail=detail)
     return None
-
-
-def independent_blocks(rollouts: Sequence[Rollout]) -> int:
-    """How many proof blocks there are when those with the same prompt and tokens up to their end count once."""
-    return len(
-        {
-            (rollout.group, rollout.completion_ids[: start + BLOCK_TOKENS])
-            for rollout in rollouts
-            for start in range(0, len(rollout.completion_ids), BLOCK_TOKENS)
-        }
-    )
-
-
-def check_proofs(seen: ProofStatistics, thresholds: Thresholds) -> Rejection | None:
-    """The prefill's activations lie as near to the proofs as honest arithmetic brings them."""
-    broken = thresholds.broken_by(seen)
-    return None if broken is None else Rejection(code="proof-mismatch", detail=broken)
-
-
-def improbable_endings(
-    rollouts: Sequence[Rollout], eos_probs: Sequence[Sequence[float]], bound: float
-) -> tuple[int, float]:
-    """How many completions took an EOS less likely than `bound`, and how many were due to.
-
-    Args:
-        eos_probs: per completion, the probability of EOS at each of its tokens.
-    """
-    seen, expected = 0, 0.0
-    for rollout, probs in zip(rollouts, eos_probs, strict=True):
-        values = np.asarray(probs, dtype=np.float64)
-        seen += int(rollout.finish_reason == "eos" and values[-1] < bound)
-        expected += float(values[values < bound].sum())
-    return seen, expected
-
-
-def check_termination(seen: int, expected: float, rules: Rules) -> Rejection | None:
-    """Improbable endings are no more than honest sampling explains; a single one never is a reason."""
-    if chance.is_luck(seen, expected):
-        return None
-    detail = f"{seen} endings with P(EOS) below {rules.eos_probability:g} where {expected:.3g} were due"
-    return Rejection(code="termination", detail=detail)
-
-
-def repetitions(rollouts: Sequence[Rollout], logprobs: Sequence[Sequence[float]]) -> tuple[int, float]:
-    """How many completions equal an earlier one of their group, and how many were due to.
-
-    Args:
-        logprobs: per completion, natural log-probability of each token under the validator's own prefill.
-    """
-    seen, expected = 0, 0.0
-    pairs = zip(rollouts, logprobs, strict=True)
-    for _, members in groupby(pairs, key=lambda pair: pair[0].group):
-        earlier: dict[tuple[int, ...], float] = {}
-        for rollout, tokens in members:
-            expected += min(1.0, sum(earlier.values()))
-            seen += int(rollout.completion_ids in earlier)
-            earlier[rollout.completion_ids] = exp(min(0.0, float(np.sum(tokens, dtype=np.float64))))
-    return seen, expected
-
-
-def check_repetitions(seen: int, expected: float) -> Rejection | None:
-    """Completions repeat each other no more than independent samples would."""
-    if chance.is_luck(seen, expected):
-        return None
-    return Rejection(code="duplicates", detail=f"{seen} repeated completions where {expected:.3g} were due")

@@ -13,6 +13,25 @@ import numpy as np
 
 from rl.prompts import Tokenizer
 from rl.rollouts import Rollout
+from rl.seeded import Sampling
+
+RARE = 1e-3
+"""Tokens less likely than this make the second mode that another model's tokens have (INTELLECT-2, section 2.3.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """The distribution of x = -log p of a token sampled from p, all float32 [tokens]."""
+
+    entropies: np.ndarray
+    """Mean of x."""
+    variances: np.ndarray
+    rare: np.ndarray
+    """Probability of a token whose own probability is below `RARE`."""
+    up: np.ndarray
+    """Log of the mean of exp(x / 2)."""
+    down: np.ndarray
+    """Log of the mean of exp(-x / 2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +44,10 @@ class Prefilled:
     """float32 [tokens]: natural log-probability of token g, at the sampling temperature."""
     eos_probs: np.ndarray
     """float32 [tokens]: probability that the model gave to EOS where token g was sampled."""
+    margins: np.ndarray | None = None
+    """float32 [tokens], seeded pools: logits by which token g lost to the forced one (`rl.seeded.margins`)."""
+    spread: Spread | None = None
+    """Unseeded pools: what was to be expected of -log p where token g was sampled."""
 
 
 class Policy(Protocol):
@@ -34,6 +57,13 @@ class Policy(Protocol):
     hidden_size: int
     vocab_size: int
 
-    def prefill(self, rollouts: Sequence[Rollout], *, temperature: float) -> Sequence[Prefilled]:
-        """One result for each rollout, in order."""
+    def prefill(
+        self, rollouts: Sequence[Rollout], *, sampling: Sampling, keys: Sequence[bytes] | None
+    ) -> Sequence[Prefilled]:
+        """One result for each rollout, in order.
+
+        Args:
+            sampling: the rule by which the tokens are said to be chosen.
+            keys: of each rollout's noise (`rl.seeded.completion_key`); None in an unseeded pool.
+        """
         ...

@@ -1,4 +1,4 @@
-"""A policy's forward pass over finished rollouts, by transformers: states, log-probabilities, P(EOS).
+"""A policy's forward pass over finished rollouts, by transformers: states, and what the head says of the tokens.
 
 Groups are packed (`rl.packing`): each prompt is computed once, and the LM head runs on completion positions only.
 
@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from rl.hardware import choose_compute_type, read_cpu_flags
+from rl.hardware import ComputeType, choose_compute_type, read_cpu_flags
 from rl.packing import Group, Packed, pack, packed_length, split_by_tokens
 from rl.prompts import Tokenizer
 from rl.rollouts import Rollout
+from rl.seeded import Sampling
+from verify.head import Reading, join, read
 from verify.policy import Prefilled
 
 ROW_TOKENS = 512
@@ -42,26 +44,45 @@ class TransformersPolicy:
         chosen = choose_compute_type(compute_dtype, read_cpu_flags(), self.device.type == "cuda")
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, local_files_only=True)
         _refuse_unpackable(model)
+        _refuse_broken(model)
+        self.compute_type: ComputeType = chosen
         self._model = model.to(device=self.device, dtype=getattr(torch, chosen)).eval()
         self.tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self.hidden_size: int = model.config.hidden_size
         self.vocab_size: int = model.config.vocab_size
 
     @torch.inference_mode()
-    def prefill(self, rollouts: Sequence[Rollout], *, temperature: float) -> list[Prefilled]:
-        """See `verify.policy.Policy`. Token ids must lie inside the vocabulary, completions hold a token or more."""
+    def prefill(
+        self, rollouts: Sequence[Rollout], *, sampling: Sampling, keys: Sequence[bytes] | None
+    ) -> list[Prefilled]:
+        """See `verify.policy.Policy`. Token ids must lie inside the vocabulary, completions hold a token or more.
+
+        Raises:
+            ValueError: the policy computes no finite numbers here, whence nothing follows about the rollouts.
+        """
         groups = list(_groups(rollouts))
+        remaining = None if keys is None else iter(keys)
         results: list[Prefilled] = []
         for part in split_by_tokens(groups, ROW_TOKENS):
             members = [groups[number] for number in part]
             packed = pack(members)
+            lengths = [len(completion) for _, completions in members for completion in completions]
+            token_keys = remaining and [key for size in lengths for key in [next(remaining)] * size]
+            positions = [position for size in lengths for position in range(size)]
             states = self._states(packed)
-            logprobs, eos = self._probabilities(states, torch.from_numpy(packed.targets), temperature)
+            reading = self._read(states, torch.from_numpy(packed.targets), sampling, token_keys, positions)
             bits = states.to(torch.bfloat16).cpu().view(torch.uint16).numpy()
-            ends = np.cumsum([len(completion) for _, completions in members for completion in completions])
+            ends = np.cumsum(lengths)
             for start, end in zip([0, *ends[:-1]], ends, strict=True):
+                own = reading.part(slice(start, end))
                 results.append(
-                    Prefilled(states=bits[start:end], logprobs=logprobs[start:end], eos_probs=eos[start:end])
+                    Prefilled(
+                        states=bits[start:end],
+                        logprobs=own.logprobs,
+                        eos_probs=own.eos_probs,
+                        margins=own.margins,
+                        spread=own.spread,
+                    )
                 )
         return results
 
@@ -75,17 +96,34 @@ class TransformersPolicy:
         ).last_hidden_state[0]
         return hidden[torch.from_numpy(packed.source_rows).to(self.device)]
 
-    def _probabilities(
-        self, states: torch.Tensor, chosen: torch.Tensor, temperature: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        head, eos_token_id = self._model.get_output_embeddings(), self.tokenizer.eos_token_id
-        logprobs, eos = [], []
-        for some, tokens in zip(states.split(HEAD_TOKENS), chosen.to(self.device).split(HEAD_TOKENS), strict=True):
-            logits = head(some).float() / temperature
-            total = logits.logsumexp(-1)
-            logprobs.append(logits.gather(-1, tokens[:, None])[:, 0] - total)
-            eos.append((logits[:, eos_token_id] - total).exp())
-        return torch.cat(logprobs).cpu().numpy(), torch.cat(eos).cpu().numpy()
+    def _read(
+        self,
+        states: torch.Tensor,
+        chosen: torch.Tensor,
+        sampling: Sampling,
+        keys: Sequence[bytes] | None,
+        positions: Sequence[int],
+    ) -> Reading:
+        """What the head says at each position, `HEAD_TOKENS` at a time."""
+        head, chosen = self._model.get_output_embeddings(), chosen.to(self.device)
+        readings = []
+        for start in range(0, len(states), HEAD_TOKENS):
+            part = slice(start, start + HEAD_TOKENS)
+            logits = head(states[part])
+            if not bool(torch.isfinite(logits).all()):
+                raise ValueError(
+                    "the policy computes logits that are not finite: its weights or this machine are broken"
+                )
+            reading = read(
+                logits,
+                chosen[part],
+                eos_token_id=self.tokenizer.eos_token_id,
+                sampling=sampling,
+                keys=keys and keys[part],
+                positions=positions[part],
+            )
+            readings.append(reading)
+        return join(readings)
 
 
 def _groups(rollouts: Sequence[Rollout]) -> Iterator[Group]:
@@ -98,6 +136,12 @@ def _groups(rollouts: Sequence[Rollout]) -> Iterator[Group]:
                 taken = []
             taken.append(rollout.completion_ids)
         yield prompt, tuple(taken)
+
+
+def _refuse_broken(model: PreTrainedModel) -> None:
+    for name, weight in model.named_parameters():
+        if not bool(torch.isfinite(weight).all()):
+            raise ValueError(f"weight {name} is not finite: the trainer published a broken policy")
 
 
 def _refuse_unpackable(model: PreTrainedModel) -> None:

@@ -13,20 +13,27 @@ SENTENCES = {
     "schema": "The file is not a Parquet file with exactly the agreed columns.",
     "row-count": "The file does not hold exactly one row for each completion that was asked for.",
     "bounds": "A value in the file lies outside what is possible.",
+    "version": "The file names a policy that had not been announced, or more than one.",
     "problems": "The problems are not the ones that the step, the worker and the counter dictate.",
     "prompt": "The prompt's tokens are not the canonical rendering of the problem.",
     "text": "The answer's text is not what its tokens say.",
     "reward": "A reported reward is not what the answer is worth.",
+    "ending": "A completion goes on after its end, or was cut before the maximum length.",
     "termination": "Completions ended where this model would not have ended them.",
     "duplicates": "Completions repeat each other far more often than this model would.",
     "proof-count": "Activation proofs are missing, superfluous or malformed.",
     "proof-mismatch": "The activations are not those of the claimed policy: other weights generated these tokens.",
+    "copy": "Completions repeat earlier work on the same problem further than chance explains.",
+    "sampling": "The tokens are not the ones that the seed forces this policy to choose.",
+    "distribution": "The tokens' probabilities are not those of samples from the claimed policy.",
+    "logprobs": "The reported log-probabilities are not the claimed policy's.",
     "stale": "The policy that generated the rollouts is too old for this step. No credit, no punishment.",
-    "late": "The submission or its file came after the step had closed. No credit, no punishment.",
+    "late": "The submission came after its step had closed. No credit, no punishment.",
+    "unavailable": "Nobody serves the file that was recorded. No credit, no punishment.",
 }
 """One sentence for each code. Codes are ASCII, at most 32 bytes: they are recorded on the ledger as bytes32."""
 
-UNPUNISHED = frozenset({"stale", "late"})
+UNPUNISHED = frozenset({"stale", "late", "unavailable"})
 """Codes that earn no credit and cost no stake."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rl.draw import MAX_SUBMISSIONS
 from rl.rollouts import MAX_FILE_BYTES
+from rl.seeded import Sampling
 from verify.thresholds import Thresholds
 
 
@@ -22,6 +23,12 @@ class Rules:
     """Completions of each problem."""
     max_new_tokens: int
     temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    """As in `rl.seeded.Sampling`."""
+    seeded: bool = True
+    """Whether each token is forced by the submission's seed (`rl.seeded`). Where it is not, the checks can only say
+    that tokens look sampled from the policy."""
     system_prompt: str | None = None
     """As in `rl.prompts.render_prompt`."""
     max_policy_lag: int = 2
@@ -31,7 +38,25 @@ class Rules:
     reward_range: tuple[float, float] = (0.0, 1.0)
     eos_probability: float = 0.1
     """Endings by an EOS less likely than this are counted (INTELLECT-2, section 2.3.2); see `verify.chance`."""
+    count_endings: bool = False
+    """Whether that is done in a seeded pool too, where the EOS is forced like any other token."""
+    audit_share: float = 1.0
+    """Share of the groups on which the policy is run; see `verify.audit`."""
     thresholds: Thresholds = field(default_factory=Thresholds)
+
+    def __post_init__(self) -> None:
+        if self.sampling.cuts and not self.seeded:
+            raise ValueError("top-k and top-p can be checked in seeded pools only: set rl.seeded, or neither of them")
+        if not 0.0 < self.audit_share <= 1.0:
+            raise ValueError(f"an audit checks a share above 0 and up to 1, not {self.audit_share}")
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def counts_endings(self) -> bool:
+        return self.count_endings or not self.seeded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +74,7 @@ class Claim:
     """The step that was open at that block."""
     newest_version: int
     """The newest policy version announced by that block."""
+    audit_seed: bytes = b""
+    """Of a block that nobody knew at submission; it says which groups are audited. Empty: all."""
+    position: int = 0
+    """Of the entry in the ledger's order: its block. Work of one block is simultaneous."""

@@ -1,34 +1,176 @@
 """From a submission's file to a verdict: every check in order of cost, ending at the first that fails.
 
+`CHECKS` is that order. What needs only the ledger comes first, then what needs the file, then the policy's tokenizer,
+then one forward pass, which the last seven share: among them first those whose reason says most.
+
 A verdict says something about the submission and only that. A check that crashes, a policy that cannot be loaded, a
 dependency that is missing: all raise `CheckFailed`, which is no verdict and slashes nobody.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from rl.rollouts import Rollout, RolloutFileInvalid, read_rollouts
+from rl.rollouts import RolloutFileInvalid
 from rl.tasks import Task
-from verify import chance, checks
-from verify.policy import Policy, Prefilled
-from verify.proofs import BlockErrors, ProofFault, compare_many
+from verify import chance, checks, computation, copies, sampled
+from verify.case import Case
+from verify.copies import NO_EARLIER, Earlier
+from verify.policy import Policy
+from verify.proofs import ProofFault
 from verify.rejection import UNPUNISHED, Rejection
 from verify.rules import Claim, Rules
-from verify.thresholds import proof_statistics
 
 Facts = dict[str, float]
 
 
 class CheckFailed(Exception):
     """A check could not be made, whence nothing follows about the submission. `__cause__` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One question about a submission."""
+
+    name: str
+    """Also the code of its rejection (`verify.rejection.SENTENCES`)."""
+    needs: tuple[str, ...] = ()
+    """Checks that must have found nothing, or this one's inputs do not exist or are not bounded."""
+    find: Callable[[Case], Rejection | None]
+    measure: Callable[[Case], Facts] = lambda case: {}
+    """What it saw, whether or not that is a reason."""
+
+
+def _schema(case: Case) -> Rejection | None:
+    parsed = case.parsed
+    return Rejection(code="schema", detail=str(parsed)) if isinstance(parsed, RolloutFileInvalid) else None
+
+
+def _amounts(case: Case) -> Facts:
+    rollouts = case.rollouts
+    return {
+        "completions": len(rollouts),
+        "tokens": sum(len(r.completion_ids) for r in rollouts),
+    }
+
+
+def _proof_errors(case: Case) -> Facts:
+    return {} if isinstance(case.proof_fit, ProofFault) else asdict(case.proof_fit.whole)
+
+
+def _margins(case: Case) -> Facts:
+    if not case.rules.seeded:
+        return {}
+    seen = case.choices
+    return {"margin_mean": seen.whole.mean, "margin_max": seen.whole.most, "mismatches": seen.mismatches}
+
+
+def _counted(name: str, seen: int, expected: float) -> Facts:
+    return {name: seen, f"{name}_due": expected, f"{name}_log_surprise": chance.log_surprise(seen, expected)}
+
+
+CHECKS: tuple[Check, ...] = (
+    Check(name="late", find=lambda case: checks.check_in_time(case.claim)),
+    Check(name="unavailable", find=lambda case: checks.check_served(case.path)),
+    Check(
+        name="size",
+        needs=("unavailable",),
+        find=lambda case: checks.check_size(case.size_bytes, case.rules),
+        measure=lambda case: {"size_bytes": case.size_bytes},
+    ),
+    Check(name="hash", needs=("size",), find=lambda case: checks.check_hash(case.digest, case.claim)),
+    Check(name="schema", needs=("size",), find=_schema),
+    Check(name="row-count", needs=("schema",), find=lambda case: checks.check_rows(case.rollouts, case.rules)),
+    Check(
+        name="problems",
+        needs=("row-count",),
+        find=lambda case: checks.check_problems(case.rollouts, case.claim, case.rules, case.task),
+    ),
+    Check(name="version", needs=("row-count",), find=lambda case: checks.check_version(case.rollouts, case.claim)),
+    Check(name="stale", needs=("version",), find=lambda case: checks.check_age(case.rollouts, case.claim, case.rules)),
+    Check(
+        name="bounds",
+        needs=("version",),
+        find=lambda case: checks.check_bounds(case.rollouts, case.rules, case.policy.vocab_size),
+        measure=_amounts,
+    ),
+    Check(
+        name="ending",
+        needs=("bounds",),
+        find=lambda case: checks.check_endings(case.rollouts, case.rules, case.policy.tokenizer.eos_token_id),
+    ),
+    Check(
+        name="proof-count",
+        needs=("version",),
+        find=lambda case: checks.check_proof_count(case.rollouts, case.policy.hidden_size),
+    ),
+    Check(
+        name="reward",
+        needs=("bounds",),
+        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task),
+        measure=lambda case: {"reward_mean": sum(r.reward for r in case.rollouts) / len(case.rollouts)},
+    ),
+    Check(name="prompt", needs=("version",), find=lambda case: checks.check_prompts(case.rollouts, case.prompts)),
+    Check(
+        name="text",
+        needs=("bounds",),
+        find=lambda case: checks.check_texts(case.rollouts, case.policy.tokenizer),
+    ),
+    Check(
+        name="proof-mismatch",
+        needs=("bounds",),
+        find=lambda case: computation.check_proofs(case.audited, case.proof_fit, case.rules.thresholds),
+        measure=_proof_errors,
+    ),
+    Check(
+        name="copy",
+        needs=("bounds",),
+        find=lambda case: copies.check_copy(case.audited, case.copy_surprises),
+        measure=lambda case: {"copy_log_surprise": sum(case.copy_surprises)},
+    ),
+    Check(
+        name="duplicates",
+        needs=("bounds",),
+        find=lambda case: sampled.check_repetitions(*case.repetitions),
+        measure=lambda case: _counted("repetitions", *case.repetitions),
+    ),
+    Check(
+        name="sampling",
+        needs=("bounds",),
+        find=lambda case: (
+            computation.check_sampling(case.audited, case.choices, case.rules.thresholds) if case.rules.seeded else None
+        ),
+        measure=_margins,
+    ),
+    Check(
+        name="distribution",
+        needs=("bounds",),
+        find=lambda case: None if case.rules.seeded else sampled.check_distribution(case.surprise),
+        measure=lambda case: {} if case.rules.seeded else asdict(case.surprise),
+    ),
+    Check(
+        name="termination",
+        needs=("bounds",),
+        find=lambda case: (
+            sampled.check_termination(*case.endings, case.rules.eos_probability) if case.rules.counts_endings else None
+        ),
+        measure=lambda case: _counted("improbable_endings", *case.endings),
+    ),
+    Check(
+        name="logprobs",
+        needs=("bounds",),
+        find=lambda case: computation.check_logprobs(case.audited, case.logprob_gaps, case.rules.thresholds),
+        measure=lambda case: {
+            "logprob_gap_mean": case.logprob_gaps.whole.mean,
+            "logprob_gap_max": case.logprob_gaps.whole.most,
+        },
+    ),
+)
+Observe = Callable[[str, Rejection | None, Facts], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,96 +190,70 @@ class Verdict:
 
 
 def judge(
-    path: Path | None, *, claim: Claim, rules: Rules, task: Task, load_policy: Callable[[int], Policy]
+    path: Path | None,
+    *,
+    claim: Claim,
+    rules: Rules,
+    task: Task,
+    load_policy: Callable[[int], Policy],
+    earlier: Earlier = NO_EARLIER,
+    observe: Observe | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> Verdict:
     """Check one submission.
 
     Args:
         path: the submitted file; None if nobody could be made to serve it.
         load_policy: gives the policy of a version between 0 and `claim.newest_version`.
+        earlier: work that the ledger recorded before.
+        observe: told the name, finding and facts of each check that was made, in order.
+        without: checks whose findings do not count, to see what the others make of a submission. A check whose inputs
+            they would have guarded is then not made. No node sets it.
 
     Raises:
         CheckFailed: a check could not be made.
     """
+    case = Case(path, claim=claim, rules=rules, task=task, load_policy=load_policy, earlier=earlier)
     facts: Facts = {}
-    try:
-        findings = _findings(path, claim, rules, task, load_policy, facts)
-        rejection = next((finding for finding in findings if finding is not None), None)
-    except Exception as cause:
-        raise CheckFailed(f"{type(cause).__name__}: {cause}") from cause
-    if rejection is None:
-        return Verdict(outcome="accepted", rejection=None, facts=facts)
-    outcome = "late" if rejection.code in UNPUNISHED else "rejected"
-    return Verdict(outcome=outcome, rejection=rejection, facts=facts)
+    for name, finding, measured in _made(case):
+        if name in without:
+            continue
+        facts |= measured
+        if observe is not None:
+            observe(name, finding, measured)
+        if finding is not None:
+            outcome = "late" if finding.code in UNPUNISHED else "rejected"
+            return Verdict(outcome=outcome, rejection=finding, facts=facts)
+    return Verdict(outcome="accepted", rejection=None, facts=facts)
 
 
-def _findings(
+def examine(
     path: Path | None,
+    *,
     claim: Claim,
     rules: Rules,
     task: Task,
     load_policy: Callable[[int], Policy],
-    facts: Facts,
-) -> Iterator[Rejection | None]:
-    """What each check finds, cheapest first; later checks rely on earlier ones having found nothing."""
-    yield checks.check_in_time(claim)
-    if path is None:
-        yield Rejection(code="late", detail="nobody serves the file")
-        return
-    facts["size_bytes"] = path.stat().st_size
-    yield checks.check_size(path.stat().st_size, rules)
-    yield checks.check_hash(hashlib.sha256(path.read_bytes()).digest(), claim)
-
-    try:
-        rollouts = read_rollouts(path, max_rows=rules.groups * rules.samples, max_bytes=rules.max_file_bytes)
-    except RolloutFileInvalid as invalid:
-        yield Rejection(code="schema", detail=str(invalid))
-        return
-    yield checks.check_rows(rollouts, rules)
-    yield checks.check_problems(rollouts, claim, rules, task)
-    yield checks.check_version(rollouts, claim, rules)
-
-    policy = load_policy(rollouts[0].policy_version)
-    yield checks.check_bounds(rollouts, rules, policy.vocab_size)
-    facts |= {
-        "completions": len(rollouts),
-        "tokens": sum(len(r.completion_ids) for r in rollouts),
-        "reward_mean": sum(r.reward for r in rollouts) / len(rollouts),
-    }
-    yield checks.check_endings(rollouts, rules, policy.tokenizer.eos_token_id)
-    yield checks.check_proof_count(rollouts, policy.hidden_size)
-    problems = checks.dictated_problems(claim, rules, task)
-    yield checks.check_rewards(rollouts, problems, task)
-    yield checks.check_prompts(rollouts, problems, rules, policy.tokenizer)
-    yield checks.check_texts(rollouts, policy.tokenizer)
-
-    prefilled = policy.prefill(rollouts, temperature=rules.temperature)
-    yield from _computation(rollouts, prefilled, rules, facts)
+    earlier: Earlier = NO_EARLIER,
+) -> list[tuple[str, Rejection | None]]:
+    """What every check finds that can be made, in order, without stopping at the first failure. Raises CheckFailed."""
+    case = Case(path, claim=claim, rules=rules, task=task, load_policy=load_policy, earlier=earlier)
+    return [(name, finding) for name, finding, _ in _made(case)]
 
 
-def _computation(
-    rollouts: Sequence[Rollout], prefilled: Sequence[Prefilled], rules: Rules, facts: Facts
-) -> Iterator[Rejection | None]:
-    """What the policy's own forward pass says: activations, endings, repetitions."""
-    compared = compare_many([p.states for p in prefilled], [r.proofs for r in rollouts])
-    faults = [c for c in compared if isinstance(c, ProofFault)]
-    if faults:
-        yield Rejection(code="proof-count", detail=faults[0].detail)
-        return
-    errors = [error for c in compared for error in c if isinstance(error, BlockErrors)]
-    seen = proof_statistics(errors, checks.independent_blocks(rollouts))
-    gaps = [np.abs(p.logprobs - np.asarray(r.logprobs)) for p, r in zip(prefilled, rollouts, strict=True)]
-    endings = checks.improbable_endings(rollouts, [p.eos_probs for p in prefilled], rules.eos_probability)
-    repeats = checks.repetitions(rollouts, [p.logprobs for p in prefilled])
-    facts |= asdict(seen) | {
-        "logprob_gap_mean": float(np.concatenate(gaps).mean()),
-        "improbable_endings": endings[0],
-        "improbable_endings_due": endings[1],
-        "improbable_endings_log_surprise": chance.log_surprise(*endings),
-        "repetitions": repeats[0],
-        "repetitions_due": repeats[1],
-        "repetitions_log_surprise": chance.log_surprise(*repeats),
-    }
-    yield checks.check_proofs(seen, rules.thresholds)
-    yield checks.check_termination(*endings, rules)
-    yield checks.check_repetitions(*repeats)
+def _made(case: Case) -> Iterator[tuple[str, Rejection | None, Facts]]:
+    """Name, finding and facts of each check whose needs are met."""
+    unmet: set[str] = set()
+    for check in CHECKS:
+        if not unmet.isdisjoint(check.needs):
+            unmet.add(check.name)
+            continue
+        try:
+            measured, finding = check.measure(case), check.find(case)
+        except CheckFailed:
+            raise
+        except Exception as cause:
+            raise CheckFailed(f"{check.name}: {type(cause).__name__}: {cause}") from cause
+        if finding is not None:
+            unmet.add(check.name)
+        yield check.name, finding, measured

@@ -50,6 +50,14 @@ def test_a_pool_is_read_back_with_its_terms(world):
         world.owner.pool(10**6)
 
 
+def test_a_blocks_hash_is_read_and_a_block_that_is_not_there_is_another_chain(world):
+    number = world.owner.block_number
+    child = world.owner._rpc.call("eth_getBlockByNumber", hex(number), False)
+    assert world.owner.block_hash(number - 1).hex() == child["parentHash"].removeprefix("0x")
+    with pytest.raises(WrongChain, match="length"):
+        world.owner.block_hash(number + 10**6)
+
+
 def test_a_staker_registers_a_node_that_agreed_once(world):
     staker, node = world.newcomer(), Account.create()
     world.owner.mint(staker.account.address, 5 * ETHER)

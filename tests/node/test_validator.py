@@ -9,6 +9,7 @@ import pytest
 from ledger.types import Checkpoint, Outcome, Submission
 from node import validator
 from node.config import RunConfig
+from rl.seeded import Sampling
 from verify.rules import Claim, Rules
 from verify.thresholds import Thresholds
 
@@ -27,6 +28,9 @@ class FakeLedger:
 
     def latest_checkpoint(self, pool_id: int) -> Checkpoint:
         return self.checkpoint(pool_id, len(self.blocks) - 1)
+
+    def block_hash(self, number: int) -> bytes:
+        return number.to_bytes(32, "big")
 
     def run_id(self, pool_id: int) -> bytes:
         return bytes([pool_id]) * 32
@@ -48,7 +52,7 @@ async def test_a_claim_is_as_of_the_submissions_block(block: int, version: int) 
     fields = await validator._claim(ledger, submission(block))  # type: ignore[arg-type]
     assert Claim(**fields) == Claim(
         run_id=b"\3" * 32, worker=WORKER, step=2, counter=1, file_hash=b"f" * 32, open_step=version,
-        newest_version=version,
+        newest_version=version, audit_seed=block.to_bytes(32, "big"), position=block,
     )  # fmt: skip
 
 
@@ -64,6 +68,13 @@ def test_the_pools_demands_are_the_rules_own_fields() -> None:
     rules = Rules(**options["rules"], thresholds=Thresholds(**options["thresholds"]))
     assert rules.thresholds == Thresholds(), "the config's defaults are the measured ones"
     assert rules.system_prompt is None
+    assert rules.seeded
+    assert rules.sampling == Sampling()
+
+
+def test_a_pools_own_bounds_replace_the_measured_ones_and_no_others() -> None:
+    config = RunConfig.model_validate({"validator": {"exponent_mean": 5.0, "margin_most": 1.5}})
+    assert validator._verifier_options(config)["thresholds"] == {"exponent_mean": 5.0, "margin_most": 1.5}
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,26 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from rl.draw import draw_seed
 from rl.prompts import decode_completion, render_prompt
 from rl.rollouts import Rollout, write_rollouts
+from rl.seeded import Sampling, choose, completion_key
 from rl.tasks import Task, load_task
 from verify.checks import dictated_problems
 from verify.prefill import TransformersPolicy
 from verify.proofs import build_many
 from verify.rules import Claim, Rules
-from verify.verdict import Verdict, judge
+from verify.verdict import Verdict, examine, judge
 
 RULES = Rules(groups=3, samples=6, max_new_tokens=40)
+UNSEEDED = replace(RULES, seeded=False)
 CLAIM = Claim(
     run_id=b"r" * 32, worker="0x" + "a1" * 20, step=5, counter=0, file_hash=b"", open_step=5, newest_version=5
 )
@@ -62,24 +66,35 @@ class World:
     scratch: Path
 
     def generate(
-        self, *, claim: Claim = CLAIM, policy: TransformersPolicy | None = None, version: int = 5, seed: int = 1,
-        pick: Callable[[torch.Tensor, int], torch.Tensor] | None = None, prompt_prefix: tuple[int, ...] = (),
+        self, *, claim: Claim = CLAIM, rules: Rules = RULES, policy: TransformersPolicy | None = None,
+        version: int = 5, seed: int = 1, pick: Callable[[torch.Tensor, int], torch.Tensor] | None = None,
+        prompt_prefix: tuple[int, ...] = (),
     ) -> tuple[Rollout, ...]:  # fmt: skip
-        """A submission as the policy's own worker makes it.
+        """A submission as the policy's own worker makes it: by the claim's seed, or by a generator of its own.
 
         Args:
-            pick: chooses tokens [rows] from logits [rows, vocabulary] and their index; default samples at T = 1.
+            seed: of that generator, in an unseeded pool.
+            pick: chooses tokens [rows] from logits [rows, vocabulary] and their index, as a cheat may.
         """
         policy = policy or self.policy
         generator = torch.Generator().manual_seed(seed)
+        draw = draw_seed(claim.run_id, claim.step, claim.worker, claim.counter)
 
-        def sampled(logits: torch.Tensor, _: int) -> torch.Tensor:
-            return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+        def drawn(logits: torch.Tensor, _: int) -> torch.Tensor:
+            return torch.multinomial((logits / rules.temperature).softmax(-1), 1, generator=generator)[:, 0]
+
+        def picker(group: int) -> Callable[[torch.Tensor, int], torch.Tensor]:
+            keys = [completion_key(draw, group, sample) for sample in range(rules.samples)]
+
+            def forced(logits: torch.Tensor, index: int) -> torch.Tensor:
+                return torch.tensor(choose(logits, keys, [index] * len(keys), rules.sampling)[0])
+
+            return forced if rules.seeded else drawn
 
         rollouts = []
-        for group, problem in enumerate(dictated_problems(claim, RULES, self.task)):
+        for group, problem in enumerate(dictated_problems(claim, rules, self.task)):
             prompt = (*prompt_prefix, *render_prompt(policy.tokenizer, problem, None))
-            for sample, completion in enumerate(self._complete(policy, prompt, pick or sampled)):
+            for sample, completion in enumerate(self._complete(policy, prompt, pick or picker(group), rules)):
                 text = decode_completion(policy.tokenizer, completion)
                 finish = "eos" if completion[-1] == 0 else "length"
                 rollouts.append(
@@ -99,37 +114,60 @@ class World:
                         proofs=(),
                     )
                 )
-        return self.prove(rollouts, policy)
+        return self.prove(rollouts, policy, sampling=rules.sampling)
 
-    def prove(self, rollouts: Sequence[Rollout], policy: TransformersPolicy | None = None) -> tuple[Rollout, ...]:
+    def prove(
+        self,
+        rollouts: Sequence[Rollout],
+        policy: TransformersPolicy | None = None,
+        *,
+        sampling: Sampling = RULES.sampling,
+    ) -> tuple[Rollout, ...]:
         """The rollouts with the proofs and log-probabilities that `policy` gives to their tokens."""
-        prefilled = (policy or self.policy).prefill(rollouts, temperature=1.0)
+        keys = [bytes(32)] * len(rollouts) if sampling.cuts else None
+        prefilled = (policy or self.policy).prefill(rollouts, sampling=sampling, keys=keys)
         proofs = build_many([p.states for p in prefilled])
         return tuple(
             replace(r, logprobs=tuple(p.logprobs.tolist()), proofs=tuple(q))
             for r, p, q in zip(rollouts, prefilled, proofs, strict=True)
         )
 
-    def judge(self, rollouts: Sequence[Rollout], claim: Claim = CLAIM) -> Verdict:
-        """The verdict on a file of these rollouts, recorded under its right hash."""
+    def judge(self, rollouts: Sequence[Rollout], claim: Claim = CLAIM, **options: Any) -> Verdict:
+        """The verdict on a file of these rollouts, recorded under its right hash; options as of `judge_file`."""
+        path, recorded = self.record(rollouts, claim)
+        return self.judge_file(path, recorded, **options)
+
+    def record(self, rollouts: Sequence[Rollout], claim: Claim = CLAIM) -> tuple[Path, Claim]:
+        """A file of these rollouts and the claim with its hash. The next one overwrites it."""
         path = self.scratch / "submission.parquet"
         write_rollouts(path, tuple(rollouts))
-        return self.judge_file(path, replace(claim, file_hash=hashlib.sha256(path.read_bytes()).digest()))
+        return path, replace(claim, file_hash=hashlib.sha256(path.read_bytes()).digest())
 
-    def finding(self, rollouts: Sequence[Rollout], claim: Claim = CLAIM) -> str:
+    def finding(self, rollouts: Sequence[Rollout], claim: Claim = CLAIM, **options: Any) -> str:
         """The verdict in short: "accepted", "rejected: size", "late: stale"."""
-        return short(self.judge(rollouts, claim))
+        return short(self.judge(rollouts, claim, **options))
 
-    def finding_of_file(self, path: Path | None, claim: Claim) -> str:
-        return short(self.judge_file(path, claim))
+    def finding_of_file(self, path: Path | None, claim: Claim, **options: Any) -> str:
+        return short(self.judge_file(path, claim, **options))
+
+    def judge_file(self, path: Path | None, claim: Claim, *, rules: Rules = RULES, **options: Any) -> Verdict:
+        """Options are `verify.verdict.judge`'s: earlier, observe, without."""
+        return judge(path, claim=claim, rules=rules, task=self.task, load_policy=lambda version: self.policy, **options)
+
+    def examine(
+        self, rollouts: Sequence[Rollout], claim: Claim = CLAIM, *, rules: Rules = RULES, **options: Any
+    ) -> dict[str, str | None]:
+        """What each check that can be made finds: its name, and the detail of its rejection or None."""
+        path, recorded = self.record(rollouts, claim)
+        found = examine(
+            path, claim=recorded, rules=rules, task=self.task, load_policy=lambda version: self.policy, **options
+        )
+        return {name: rejection and rejection.detail for name, rejection in found}
 
     @staticmethod
     def edit(rollouts: tuple[Rollout, ...], row: int, **changes: object) -> tuple[Rollout, ...]:
         """The same rollouts with fields of one row changed."""
         return (*rollouts[:row], replace(rollouts[row], **changes), *rollouts[row + 1 :])
-
-    def judge_file(self, path: Path | None, claim: Claim) -> Verdict:
-        return judge(path, claim=claim, rules=RULES, task=self.task, load_policy=lambda version: self.policy)
 
     def variant(self, change: Callable[[torch.Tensor], torch.Tensor]) -> TransformersPolicy:
         """The same policy with every weight matrix changed: what a cheat really runs."""
@@ -141,10 +179,13 @@ class World:
     @staticmethod
     @torch.inference_mode()
     def _complete(
-        policy: TransformersPolicy, prompt: tuple[int, ...], pick: Callable[[torch.Tensor, int], torch.Tensor]
+        policy: TransformersPolicy,
+        prompt: tuple[int, ...],
+        pick: Callable[[torch.Tensor, int], torch.Tensor],
+        rules: Rules,
     ) -> list[tuple[int, ...]]:
-        ids = torch.tensor([prompt] * RULES.samples)
-        for index in range(RULES.max_new_tokens):
+        ids = torch.tensor([prompt] * rules.samples)
+        for index in range(rules.max_new_tokens):
             logits = policy._model(ids).logits[:, -1].float()
             ids = torch.cat([ids, pick(logits, index)[:, None]], dim=1)
         rows = [tuple(row[len(prompt) :]) for row in ids.tolist()]

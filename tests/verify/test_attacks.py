@@ -24,18 +24,18 @@ Rollouts = tuple[Rollout, ...]
 def test_text_going_on_after_eos(world, honest: Rollouts) -> None:
     row = next(n for n, r in enumerate(honest) if r.finish_reason == "length")
     ids = (*honest[row].completion_ids[:9], 0, *honest[row].completion_ids[10:])
-    assert world.finding(world.edit(honest, row, completion_ids=ids)) == "rejected: termination"
+    assert world.finding(world.edit(honest, row, completion_ids=ids)) == "rejected: ending"
 
 
 def test_a_cut_completion_sold_as_finished(world, honest: Rollouts) -> None:
     row = next(n for n, r in enumerate(honest) if r.finish_reason == "length")
-    assert world.finding(world.edit(honest, row, finish_reason="eos")) == "rejected: termination"
+    assert world.finding(world.edit(honest, row, finish_reason="eos")) == "rejected: ending"
 
 
 def test_a_completion_cut_short(world, honest: Rollouts) -> None:
     row = next(n for n, r in enumerate(honest) if r.finish_reason == "length")
     short = {"completion_ids": honest[row].completion_ids[:39], "logprobs": honest[row].logprobs[:39]}
-    assert world.finding(world.edit(honest, row, **short)) == "rejected: termination"
+    assert world.finding(world.edit(honest, row, **short)) == "rejected: ending"
 
 
 # --- problems, copies
@@ -108,7 +108,6 @@ def test_token_ids_outside_the_vocabulary(world, honest: Rollouts, token: int) -
         {"logprobs": (float("nan"),), "completion_ids": (0,)},
         {"logprobs": (0.5,), "completion_ids": (0,)},
         {"finish_reason": "stop"},
-        {"policy_version": 4},
     ],
 )
 def test_values_out_of_bounds(world, honest: Rollouts, changes: dict) -> None:
@@ -117,7 +116,11 @@ def test_values_out_of_bounds(world, honest: Rollouts, changes: dict) -> None:
 
 def test_a_policy_that_does_not_exist_yet(world, honest: Rollouts) -> None:
     for version in (6, -1, 2**62):
-        assert world.finding([replace(r, policy_version=version) for r in honest]) == "rejected: bounds"
+        assert world.finding([replace(r, policy_version=version) for r in honest]) == "rejected: version"
+
+
+def test_several_policies_in_one_file(world, honest: Rollouts) -> None:
+    assert world.finding(world.edit(honest, 1, policy_version=4)) == "rejected: version"
 
 
 def test_a_text_that_is_not_what_the_tokens_say(world, honest: Rollouts) -> None:
@@ -166,7 +169,7 @@ def test_files_that_are_not_the_agreed_parquet(
 def test_stale_late_and_unavailable_work_is_not_punished(world, honest: Rollouts, claim: Claim) -> None:
     assert world.finding([replace(r, policy_version=2) for r in honest]) == "late: stale"
     assert world.finding(honest, replace(claim, open_step=6)) == "late: late"
-    assert world.finding_of_file(None, claim) == "late: late"
+    assert world.finding_of_file(None, claim) == "late: unavailable"
 
 
 def test_a_crash_in_a_checker_is_no_verdict(world, honest: Rollouts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from rl.rollouts import Rollout
+from tests.verify.conftest import RULES, UNSEEDED
 
 Rollouts = tuple[Rollout, ...]
 
@@ -26,8 +27,8 @@ def test_honest_work_is_accepted(world, honest: Rollouts) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2, 4))
-def test_honest_work_with_improbable_endings_is_accepted(world, seed: int) -> None:
-    verdict = world.judge(world.generate(seed=seed))
+def test_honest_unseeded_work_with_improbable_endings_is_accepted(world, seed: int) -> None:
+    verdict = world.judge(world.generate(rules=UNSEEDED, seed=seed), rules=UNSEEDED)
     assert verdict.outcome == "accepted", verdict
     assert verdict.facts["improbable_endings"] > 0
 
@@ -135,20 +136,30 @@ def test_tokens_rewritten_after_proving(world, honest: Rollouts) -> None:
 # --- sampling
 
 
-def test_stopping_early_by_an_unlikely_eos(world) -> None:
-    generator = torch.Generator().manual_seed(5)
-
-    def pick(logits: torch.Tensor, index: int) -> torch.Tensor:
-        return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0] * (index != 2)
-
-    assert world.finding(world.generate(pick=pick)) == "rejected: termination"
+def stop_early(logits: torch.Tensor, index: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0] * (index != 2)
 
 
-def test_one_unlikely_eos_is_no_cheat(world, honest: Rollouts) -> None:
+def with_one_early_stop(world, honest: Rollouts) -> Rollouts:
     ids = (*honest[0].completion_ids[:2], 0)
     text = world.policy.tokenizer.decode(list(ids), skip_special_tokens=True)
     single = replace(honest[0], completion_ids=ids, text=text, finish_reason="eos", reward=0.0)
-    assert world.judge(world.prove((single, *honest[1:]))).outcome == "accepted"
+    return world.prove((single, *honest[1:]))
+
+
+def test_stopping_early_by_an_unlikely_eos(world) -> None:
+    generator = torch.Generator().manual_seed(5)
+    cheat = world.generate(pick=lambda logits, index: stop_early(logits, index, generator))
+    assert world.finding(cheat) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED) == "rejected: termination"
+    always = replace(RULES, count_endings=True)
+    assert world.finding(cheat, rules=always, without={"sampling"}) == "rejected: termination"
+
+
+def test_one_unlikely_eos_gives_a_seeded_worker_away_and_nobody_else(world, honest: Rollouts) -> None:
+    cheat = with_one_early_stop(world, honest)
+    assert world.finding(cheat) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED) == "accepted"
 
 
 def test_copies_of_one_answer(world, honest: Rollouts) -> None:
@@ -157,4 +168,7 @@ def test_copies_of_one_answer(world, honest: Rollouts) -> None:
 
 
 def test_greedy_decoding(world) -> None:
-    assert world.finding(world.generate(pick=lambda logits, _: logits.argmax(-1))) == "rejected: duplicates"
+    cheat = world.generate(pick=lambda logits, _: logits.argmax(-1))
+    assert world.finding(cheat) == "rejected: duplicates"
+    assert world.finding(cheat, without={"duplicates"}) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED, without={"duplicates"}) == "rejected: distribution"

@@ -9,6 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from rl.rollouts import Rollout
+from rl.seeded import Sampling
 from verify import prefill
 from verify.prefill import TransformersPolicy
 from verify.proofs import build_many, compare_many
@@ -42,7 +43,9 @@ def test_packed_rows_equal_the_plain_forward(
     monkeypatch.setattr(prefill, "HEAD_TOKENS", 64)
     single = replace(honest[3], completion_ids=(0,))
     rollouts = (*honest, single, *honest[:2])
-    for rollout, seen in zip(rollouts, exact.prefill(rollouts, temperature=temperature), strict=True):
+    for rollout, seen in zip(
+        rollouts, exact.prefill(rollouts, sampling=Sampling(temperature=temperature), keys=None), strict=True
+    ):
         states, logprobs, eos = one_by_one(exact, rollout, temperature)
         assert seen.states.shape == (len(rollout.completion_ids), 64)
         assert seen.states.dtype == np.uint16
@@ -61,9 +64,9 @@ def test_weights_are_rounded_to_bfloat16_as_engines_do(checkpoint: Path, exact: 
 def test_bfloat16_and_float32_prefills_lie_within_the_honest_range(
     checkpoint: Path, exact: TransformersPolicy, honest: tuple[Rollout, ...]
 ) -> None:
-    rough = TransformersPolicy(checkpoint, compute_dtype="bfloat16").prefill(honest, temperature=1.0)
+    rough = TransformersPolicy(checkpoint, compute_dtype="bfloat16").prefill(honest, sampling=Sampling(), keys=None)
     proofs = build_many([p.states for p in rough])
-    compared = compare_many([p.states for p in exact.prefill(honest, temperature=1.0)], proofs)
+    compared = compare_many([p.states for p in exact.prefill(honest, sampling=Sampling(), keys=None)], proofs)
     seen = proof_statistics([error for errors in compared if isinstance(errors, tuple) for error in errors], 30)
     assert seen.mantissa_mean > 0
     assert Thresholds().broken_by(seen) is None
