@@ -69,14 +69,21 @@ def check_python(software: Software) -> Finding:
     return ok("python", f"Python {version}")
 
 
-def check_packages(software: Software, role: str | None) -> Finding:
-    """Whether what the role imports is installed, in versions that work. Without a role: what every node needs."""
+def check_packages(software: Software, role: str | None, *, backend: str) -> Finding:
+    """Whether what the role imports is installed, in versions that work. Without a role: what every node needs.
+
+    Args:
+        backend: as in worker.backend.
+    """
     have = software.versions
     engine = next((name for name in ENGINES if have.get(name)), None)
     needed = (*BASE_PACKAGES, *COMPUTE_PACKAGES.get(role or "", ()))
     missing = [name for name in needed if not have.get(name)]
-    if role == "worker" and engine is None:
+    slow = role == "worker" and (backend == "transformers" or engine is None)
+    if role == "worker" and backend == "vllm" and engine is None:
         missing.append(" or ".join(ENGINES))
+    elif slow:
+        missing += [name for name in COMPUTE_PACKAGES["trainer"] if not have.get(name)]
     if missing:
         return problem("packages", f"not installed: {', '.join(missing)}", SETUP)
     for name, least in LEAST.items():
@@ -92,6 +99,9 @@ def check_packages(software: Software, role: str | None) -> Finding:
             f"{', '.join(breaking)} beside torch for CPUs: transformers may fail to import",
             f"uninstall {' '.join(breaking)}",
         )
+    if slow and backend == "auto":
+        line = f"neither {' nor '.join(ENGINES)} is installed: generates with transformers, several times slower"
+        return warning("packages", line, SETUP)
     shown = [
         *LEAST,
         *EXACT,

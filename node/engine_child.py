@@ -1,16 +1,27 @@
 """The worker's compute process: from drawn problems to a rollout file.
 
-Owns one vLLM engine. It has no keys and no network; what it is told to solve comes from the worker's role.
+Owns one engine, of vLLM or of transformers. It has no keys and no network; what it is told to solve comes from the
+worker's role.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from node.child_main import serve_sync
+
+
+def choose_backend(requested: str, *, vllm_is_installed: bool) -> str:
+    """'vllm' or 'transformers'. Raises ValueError where vLLM is asked for and not installed."""
+    if requested == "vllm" and not vllm_is_installed:
+        raise ValueError("worker.backend is 'vllm', which is not installed: run scripts/setup, or set it to 'auto'")
+    if requested == "auto":
+        return "vllm" if vllm_is_installed else "transformers"
+    return requested
 
 
 class EngineProcess:
@@ -20,14 +31,19 @@ class EngineProcess:
         """`wrap` gets the engine and its first folder; the demo's cheat puts itself between by it."""
         self._wrap = wrap
 
-    def prepare(self) -> dict[str, Any]:
+    def prepare(self, *, backend: str) -> dict[str, Any]:
         """Import what the engine needs. It takes long, so no policy is named before it is done: it would grow old."""
         began = time.monotonic()
         import transformers  # noqa: F401
 
-        import rl.engine  # noqa: F401
         import verify.proofs  # noqa: F401
 
+        self._backend = choose_backend(backend, vllm_is_installed=importlib.util.find_spec("vllm") is not None)
+        if self._backend == "vllm":
+            from rl.vllm_engine import VllmEngine as engine
+        else:
+            from rl.plain_engine import TransformersEngine as engine
+        self._engine_class: Any = engine
         return {"seconds": time.monotonic() - began}
 
     def start(
@@ -38,28 +54,35 @@ class EngineProcess:
         system_prompt: str | None,
         max_model_len: int,
         max_new_tokens: int,
-        temperature: float,
+        sampling: dict[str, Any],
         compute_type: str,
         seed: int,
     ) -> dict[str, Any]:
-        """Start the engine on the checkpoint in `folder`. Returns start-up seconds and the compute type chosen."""
+        """Start the engine on the checkpoint in `folder`. Returns start-up seconds, backend and compute type chosen.
+
+        Args:
+            sampling: fields of `rl.seeded.Sampling`.
+            seed: of the engine, for calls of `solve` without one.
+        """
         began = time.monotonic()
         import torch
         from transformers import AutoTokenizer
 
-        from rl.engine import VllmEngine
         from rl.hardware import choose_compute_type, read_cpu_flags
+        from rl.seeded import Sampling
         from rl.tasks import load_task
         from verify.proofs import build_many
 
         chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
         self._task, self._system_prompt = load_task(task), system_prompt
-        self._max_new_tokens, self._temperature = max_new_tokens, temperature
+        self._max_new_tokens, self._sampling = max_new_tokens, Sampling(**sampling)
         self._max_model_len = max_model_len
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
-        engine = VllmEngine(Path(folder), compute_type=chosen, max_model_len=max_model_len, prove=build_many, seed=seed)
+        engine = self._engine_class(
+            Path(folder), compute_type=chosen, max_model_len=max_model_len, prove=build_many, seed=seed
+        )
         self._engine = self._wrap(engine, Path(folder))
-        return {"seconds": time.monotonic() - began, "compute_type": chosen}
+        return {"seconds": time.monotonic() - began, "backend": self._backend, "compute_type": chosen}
 
     def load(self, *, folder: str) -> dict[str, Any]:
         """Swap in the verified checkpoint in `folder`."""
@@ -68,9 +91,21 @@ class EngineProcess:
         return {"seconds": time.monotonic() - began, "moved_probe": self._engine.swap_moved_probe}
 
     def solve(
-        self, *, path: str, step: int, policy_version: int, counter: int, problems: list[int], samples: int
+        self,
+        *,
+        path: str,
+        step: int,
+        policy_version: int,
+        counter: int,
+        problems: list[int],
+        samples: int,
+        seed: bytes | None,
     ) -> dict[str, Any]:
-        """Generate, prove and score `samples` completions of each problem; write them to `path` as one file."""
+        """Generate, prove and score `samples` completions of each problem; write them to `path` as one file.
+
+        Args:
+            seed: the submission's draw seed, which forces every token; None where the pool dictates none.
+        """
         from rl.prompts import decode_completion, render_prompt
         from rl.rollouts import Rollout, write_rollouts
 
@@ -82,7 +117,7 @@ class EngineProcess:
             # The engine would cut such completions early, and a validator could not tell that from cheating.
             raise ValueError(f"model.max_model_len {self._max_model_len} must be at least {longest} for this task")
         groups = self._engine.generate(
-            prompts, samples=samples, max_tokens=self._max_new_tokens, temperature=self._temperature
+            prompts, samples=samples, max_tokens=self._max_new_tokens, sampling=self._sampling, seed=seed
         )
         rollouts = []
         for group, (problem, prompt_ids, completions) in enumerate(zip(chosen, prompts, groups, strict=True)):

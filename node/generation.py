@@ -75,12 +75,15 @@ class Generation:
             log_path=self._place.data_dir / "engine.log",
             env=engine_environment(self._config),
         ) as engine:
-            await engine.call("prepare", timeout_s=START_TIMEOUT_S)
+            await engine.call("prepare", timeout_s=START_TIMEOUT_S, backend=self._config.worker.backend)
             await self._policies.wait_for(lambda: self._policies.newest >= 0)
             loaded = self._policies.newest
             options = _engine_options(self._config, self._policies.folders[loaded], self._place.address)
             started = await engine.call("start", timeout_s=START_TIMEOUT_S, **options)
-            log.info("engine ready after %.1f s, computing in %s", started["seconds"], started["compute_type"])
+            log.info(
+                "engine ready after %.1f s: %s, computing in %s",
+                *(started[name] for name in ("seconds", "backend", "compute_type")),
+            )
             self._place.metrics.write("engine", **started)
             while True:
                 if self._policies.newest > loaded:
@@ -152,6 +155,7 @@ class Generation:
             counter=work.counter,
             problems=list(draw_problems(seed, self._config.rl.groups_per_submission, self._task.size)),
             samples=self._config.rl.group_size,
+            seed=seed if self._config.rl.seeded else None,
         )
         self._place.metrics.write(
             "generated", step=work.step, counter=work.counter, policy_version=policy_version, **made
@@ -185,8 +189,8 @@ def _engine_options(config: RunConfig, folder: Path, address: str) -> dict[str, 
         "system_prompt": config.task.system_prompt or None,
         "max_model_len": config.model.max_model_len,
         "max_new_tokens": config.task.max_new_tokens,
-        "temperature": config.rl.temperature,
+        "sampling": {"temperature": config.rl.temperature, "top_k": config.rl.top_k, "top_p": config.rl.top_p},
         "compute_type": config.model.compute_type,
-        # Two workers of one machine must not sample alike; the address tells them apart.
+        # Where no seed is dictated two workers must not sample alike; the address tells them apart.
         "seed": int(address, 16) % 2**31,
     }

@@ -45,7 +45,7 @@ def machine_findings(
     threads = getattr(config, role).threads if role in ("worker", "validator", "trainer") else 1
     findings = [
         doctor.check_python(software),
-        doctor.check_packages(software, role),
+        doctor.check_packages(software, role, backend=config.worker.backend),
         doctor.check_cpu(
             probe_cpu(), gpus, threads=threads, compute_type=config.model.compute_type, wanted=wanted
         ),

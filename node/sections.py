@@ -166,6 +166,9 @@ class Worker(Section):
         pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$",
         description="Python module that runs as the engine process; the demo's cheat names another",
     )
+    backend: Literal["auto", "vllm", "transformers"] = Field(
+        "auto", description="what computes: vLLM, or transformers, which is slower; auto: vLLM where it is installed"
+    )
     max_unjudged: int = Field(
         1, ge=0, le=64, description="own submissions that may wait for a verdict while the engine makes the next one"
     )

@@ -26,6 +26,10 @@ from eth_utils import keccak
 KEY_BYTES = 32
 SLACK = 0.5
 """Logits by which a token may lie on either side of a top-k or top-p cut without being held to it."""
+ROWS_AT_ONCE = 8
+"""Rows whose exponentials exist at one time: 1.5 MiB for 49,152 tokens, which stays in a core's cache."""
+LIKELY = 1024
+"""How many of the likeliest tokens are sorted first for top-p; a row for which they do not suffice is sorted whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +60,17 @@ def completion_key(draw_seed: bytes, group: int, sample: int) -> bytes:
     return keccak(b"intellect-node/noise/1" + draw_seed + group.to_bytes(4, "big") + sample.to_bytes(4, "big"))
 
 
-def gumbel(key: bytes, position: int, count: int) -> np.ndarray:
-    """float64 [count]: standard Gumbel noise for the token at `position` of the completion with `key`.
+def gumbel(keys: Sequence[bytes], positions: Sequence[int], count: int) -> np.ndarray:
+    """float64 [rows, count]: standard Gumbel noise for the token at a row's position of the completion with its key.
 
-    SHAKE-128 over key and position is the counter-based generator: 32 bits a number, taken at the middle of their
-    interval, so that none is infinite.
+    SHAKE-128 over key and position is the counter-based generator: 32 bits a number, little-endian, taken at the middle
+    of their interval, so that none is infinite.
     """
-    stream = hashlib.shake_128(key + position.to_bytes(8, "big")).digest(4 * count)
-    uniform = (np.frombuffer(stream, dtype="<u4") + 0.5) / 2.0**32
+    stream = b"".join(
+        hashlib.shake_128(key + position.to_bytes(8, "big")).digest(4 * count)
+        for key, position in zip(keys, positions, strict=True)
+    )
+    uniform = (np.frombuffer(stream, dtype="<u4").reshape(-1, count) + 0.5) / 2.0**32
     return -np.log(-np.log(uniform))
 
 
@@ -77,10 +84,7 @@ def choose(
         keys: one a row, from `completion_key`.
         positions: one a row, the token's index within its completion.
     """
-    scaled = _scaled(logits, sampling)
-    if sampling.cuts:
-        scaled = scaled.masked_fill(scaled < _cut(scaled, sampling)[:, None], -torch.inf)
-    heats = _Heats(scaled, keys, positions)
+    heats = _Heats(logits, keys, positions, sampling, slack=0.0)
     tokens = heats.winners()
     return tokens.tolist(), heats.logprobs(tokens).tolist()
 
@@ -94,83 +98,121 @@ def margins(
 ) -> np.ndarray:
     """float32 [rows]: by how many logits each claimed token lost, 0 where it is the forced one.
 
-    Where a rule cuts tokens off, one within `SLACK` of the cut may have been on either side of it for the worker: it
-    may be claimed, and it beats nobody; one further off loses by what it lacks, too.
+    Where a rule cuts tokens off, those within `SLACK` of the cut may have been on either side of it for the worker:
+    each may be claimed, and beats nobody; one that lies further off loses by what it lacks, too.
 
     Args:
         logits: [rows, vocabulary], finite.
         tokens: int64 [rows].
     """
-    scaled = _scaled(logits, sampling)
-    lacks = 0.0
-    if sampling.cuts:
-        cut, slack = _cut(scaled, sampling), SLACK / sampling.temperature
-        own = scaled.gather(-1, tokens[:, None])
-        lacks = (cut - slack - own[:, 0]).clamp(min=0.0).cpu().double().numpy()
-        scaled = scaled.masked_fill(scaled < cut[:, None] + slack, -torch.inf).scatter(-1, tokens[:, None], own)
-    lost = _Heats(scaled, keys, positions).losses(tokens)
-    return ((lost + lacks) * sampling.temperature).astype(np.float32)
+    lost = _Heats(logits, keys, positions, sampling, slack=SLACK).losses(tokens.cpu().numpy())
+    return (lost * sampling.temperature).astype(np.float32)
 
 
 class _Heats:
-    """Both heats of some rows' races. Scores are natural logs."""
+    """Both heats of some rows' races. Scores are natural logs; tokens are int64 [rows]."""
 
-    def __init__(self, scaled: torch.Tensor, keys: Sequence[bytes], positions: Sequence[int]) -> None:
-        rows, vocabulary = scaled.shape
+    def __init__(
+        self,
+        logits: torch.Tensor,
+        keys: Sequence[bytes],
+        positions: Sequence[int],
+        sampling: Sampling,
+        *,
+        slack: float,
+    ) -> None:
+        """`slack`: logits above the cut from which on a token takes part for certain."""
+        self._logits, self._temperature = logits, sampling.temperature
+        vocabulary = logits.shape[1]
         self._width = isqrt(vocabulary - 1) + 1
         blocks = -(-vocabulary // self._width)
-        self._scaled, self._vocabulary = scaled, vocabulary
-        self._top = scaled.amax(-1, keepdim=True)
-        weights = (scaled - self._top).exp_()
-        whole = vocabulary // self._width
-        mass = weights[:, : whole * self._width].view(rows, whole, self._width).sum(-1)
-        if whole < blocks:
-            mass = torch.cat([mass, weights[:, whole * self._width :].sum(-1, keepdim=True)], dim=1)
-        self._mass = mass.cpu().double().numpy()
-        pairs = zip(keys, positions, strict=True)
-        noise = np.stack([gumbel(key, position, blocks + self._width) for key, position in pairs])
-        self._members_noise = noise[:, blocks:]
-        with np.errstate(divide="ignore"):  # a block without a member that is allowed
-            self._blocks = np.log(self._mass) + noise[:, :blocks]
+        parts = [self._survey(part, sampling, slack) for part in logits.split(ROWS_AT_ONCE)]
+        mass, top, cut = (np.concatenate(kind) for kind in zip(*parts, strict=True))
+        self._lenient, self._strict = cut - slack / self._temperature, cut + slack / self._temperature
+        noise = gumbel(keys, positions, blocks + self._width)
+        self._blocks_noise, self._members_noise = noise[:, :blocks], noise[:, blocks:]
+        with np.errstate(divide="ignore"):  # a block of which no token takes part
+            self._blocks = np.log(mass) + top[:, None] + self._blocks_noise
+            self._total = np.log(mass.sum(-1)) + top
 
     def winners(self) -> np.ndarray:
         blocks = self._blocks.argmax(-1)
-        return blocks * self._width + self._members(blocks).argmax(-1)
+        scores = _above(self._members(blocks), self._strict) + self._members_noise
+        return blocks * self._width + scores.argmax(-1)
 
-    def losses(self, tokens: torch.Tensor) -> np.ndarray:
-        blocks, members = np.divmod(tokens.cpu().numpy(), self._width)
-        row, scores = np.arange(len(blocks)), self._members(blocks)
-        within = scores.max(-1) - scores[row, members]
-        return self._blocks.max(-1) - self._blocks[row, blocks] + within
+    def losses(self, tokens: np.ndarray) -> np.ndarray:
+        """float64 [rows], scaled. The claimed token gets all the leniency of the cut, its rivals none."""
+        blocks, members = np.divmod(tokens, self._width)
+        rows, locations = np.arange(len(blocks)), self._members(blocks)
+        own = locations[rows, members]
+        lacks = np.maximum(self._lenient - own, 0.0)
+        likely = _above(locations, self._lenient)
+        likely[rows, members] = own
+        peak = likely.max(-1)
+        mass = np.log(np.exp(likely - peak[:, None]).sum(-1)) + peak
+        mine = np.maximum(mass + self._blocks_noise[rows, blocks], self._blocks[rows, blocks])
+        rivals = np.where(np.arange(self._blocks.shape[1]) == blocks[:, None], -np.inf, self._blocks)
+        between = np.maximum(rivals.max(-1, initial=-np.inf) - mine, 0.0)
+        scores = _above(locations, self._strict) + self._members_noise
+        within = np.maximum(scores.max(-1) - (own + self._members_noise[rows, members]), 0.0)
+        return between + within + lacks
 
     def logprobs(self, tokens: np.ndarray) -> np.ndarray:
-        chosen = self._scaled.gather(-1, torch.from_numpy(tokens)[:, None].to(self._scaled.device))
-        return (chosen - self._top)[:, 0].cpu().double().numpy() - np.log(self._mass.sum(-1))
+        return self._scaled(tokens[:, None])[:, 0] - self._total
+
+    def _survey(self, logits: torch.Tensor, sampling: Sampling, slack: float) -> tuple[np.ndarray, ...]:
+        """Of a few rows: mass of each block [rows, blocks] relative to the top's, the top [rows], the cut [rows]."""
+        scaled = logits.float()
+        if self._temperature != 1.0:
+            scaled = scaled / self._temperature
+        top = scaled.amax(-1, keepdim=True)
+        cut = _cut(scaled, sampling) if sampling.cuts else torch.full_like(top[:, 0], -torch.inf)
+        weights = (scaled - top).exp_()
+        if sampling.cuts:
+            weights.masked_fill_(scaled < (cut + slack / self._temperature)[:, None], 0.0)
+        whole = weights.shape[1] // self._width
+        mass = [weights[:, : whole * self._width].unflatten(-1, (whole, self._width)).sum(-1)]
+        if whole * self._width < weights.shape[1]:
+            mass.append(weights[:, whole * self._width :].sum(-1, keepdim=True))
+        return tuple(kind.cpu().double().numpy() for kind in (torch.cat(mass, dim=1), top[:, 0], cut))
 
     def _members(self, blocks: np.ndarray) -> np.ndarray:
-        """float64 [rows, width]: scores within one block a row; beyond the vocabulary minus infinity."""
+        """float64 [rows, width]: scaled logits of one block a row; beyond the vocabulary minus infinity."""
         ids = blocks[:, None] * self._width + np.arange(self._width)
-        beyond = ids >= self._vocabulary
-        index = torch.from_numpy(np.where(beyond, 0, ids)).to(self._scaled.device)
-        scores = self._scaled.gather(-1, index).cpu().double().numpy() + self._members_noise
-        return np.where(beyond, -np.inf, scores)
+        beyond = ids >= self._logits.shape[1]
+        return np.where(beyond, -np.inf, self._scaled(np.where(beyond, 0, ids)))
+
+    def _scaled(self, ids: np.ndarray) -> np.ndarray:
+        """float64 [rows, ids]: the scaled logits of some tokens, rounded as in `_survey`."""
+        picked = self._logits.gather(-1, torch.from_numpy(ids).to(self._logits.device)).float()
+        return (picked / self._temperature).cpu().double().numpy()
 
 
-def _scaled(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    logits = logits.float()
-    return logits if sampling.temperature == 1.0 else logits / sampling.temperature
+def _above(locations: np.ndarray, least: np.ndarray) -> np.ndarray:
+    return np.where(locations < least[:, None], -np.inf, locations)
 
 
 def _cut(scaled: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """float32 [rows]: the least scaled logit that the rule lets pass."""
-    ordered = scaled.sort(-1, descending=True).values
-    least = ordered[:, -1]
-    if 0 < sampling.top_k < ordered.shape[-1]:
-        least = ordered[:, sampling.top_k - 1]
-        ordered = ordered.masked_fill(ordered < least[:, None], -torch.inf)
-    if sampling.top_p < 1.0:
-        before = ordered.softmax(-1).cumsum(-1).roll(1, -1)
-        before[:, 0] = 0.0
-        last = (before < sampling.top_p).sum(-1) - 1
-        least = torch.maximum(least, ordered.gather(-1, last[:, None])[:, 0])
+    vocabulary = scaled.shape[-1]
+    if 0 < sampling.top_k < vocabulary:
+        ordered = scaled.topk(sampling.top_k, dim=-1).values
+        if sampling.top_p == 1.0:
+            return ordered[:, -1]
+        return _nucleus(ordered, ordered.logsumexp(-1, keepdim=True), sampling.top_p)[0]
+    if sampling.top_p == 1.0:
+        return scaled.amin(-1)
+    total = scaled.logsumexp(-1, keepdim=True)
+    least, reached = _nucleus(scaled.topk(min(LIKELY, vocabulary), dim=-1).values, total, sampling.top_p)
+    if not reached.all():
+        flat = scaled[~reached].sort(-1, descending=True).values
+        least[~reached] = _nucleus(flat, total[~reached], sampling.top_p)[0]
     return least
+
+
+def _nucleus(ordered: torch.Tensor, total: torch.Tensor, top_p: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The last of `ordered` [rows, some] that top-p needs, and whether they have that probability together."""
+    probabilities = (ordered - total).double().exp()
+    upto = probabilities.cumsum(-1)
+    last = ((upto - probabilities) < top_p).sum(-1) - 1
+    return ordered.gather(-1, last[:, None])[:, 0], upto[:, -1] >= top_p

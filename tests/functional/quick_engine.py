@@ -12,7 +12,7 @@ SOLVE_S = 1.5
 
 
 def ready(**_: Any) -> dict[str, Any]:
-    return {"seconds": 0.0, "compute_type": "none", "moved_probe": False}
+    return {"seconds": 0.0, "backend": "none", "compute_type": "none", "moved_probe": False}
 
 
 def solve(*, path: str, step: int, counter: int, **_: Any) -> dict[str, Any]:

