@@ -1,7 +1,8 @@
 """Decides what this node keeps.
 
-Blobs by SHA-256, checkpoints by manifest id (the last few versions of each kind), everything atomically. It refuses
-blobs above MAX_BLOB_BYTES, manifests of another run, and folders that are not flat; it never opens a network
+Blobs by SHA-256, checkpoints by manifest id (the last few versions of each kind), everything atomically. What was only
+fetched to be read goes again, the oldest first, before it fills the disk; so does what an earlier process left. It
+refuses blobs above MAX_BLOB_BYTES, manifests of another run, and folders that are not flat; it never opens a network
 connection.
 """
 
@@ -33,6 +34,7 @@ from dht.manifest import (
 )
 
 MAX_BLOB_BYTES = 64 * 1024 * 1024
+FETCHED_BYTES = 4 << 30  # 512 submissions of the largest size that relays take: more than are read at any time
 KEEP_VERSIONS = 5  # the report's relays keep the last five
 KEEP_STATES = 2  # the newest, and the one before, from which the newest can be computed again
 
@@ -46,9 +48,12 @@ class ContentStore:
 
     def __init__(
         self, folder: Path, *, run_id: bytes, keep_versions: int = KEEP_VERSIONS,
-        chunk_size_bytes: int = CHUNK_SIZE_BYTES,
+        chunk_size_bytes: int = CHUNK_SIZE_BYTES, fetched_bytes: int = FETCHED_BYTES,
     ) -> None:  # fmt: skip
         self.folder, self.run_id, self._chunk_size_bytes = folder, run_id, chunk_size_bytes
+        self._fetched_bytes = fetched_bytes
+        self._fetched: dict[bytes, int] = {}
+        """Blobs that may go, oldest first, with their sizes."""
         self._keep = dict.fromkeys(KINDS, keep_versions) | {TRAINER_STATE: KEEP_STATES}
         self._checkpoints: dict[bytes, CheckpointFiles] = {}
         self._expected: Counter[bytes] = Counter()
@@ -61,6 +66,17 @@ class ContentStore:
             leftover.unlink()
         for path in sorted((folder / "checkpoints").iterdir()):
             self._reopen(path)
+        for path in sorted((folder / "blobs").iterdir(), key=lambda path: path.stat().st_mtime_ns):
+            if not (folder / "checkpoints" / path.name).exists() and not (folder / "incoming" / path.name).exists():
+                self._fetched[bytes.fromhex(path.name)] = path.stat().st_size
+        self._make_room()
+
+    def add_fetched(self, data: bytes) -> bytes:
+        """Keeps what was fetched to be read now, until newer ones need the room. As `add_blob`."""
+        sha256 = self.add_blob(data)
+        self._fetched[sha256] = len(data)
+        self._make_room()
+        return sha256
 
     def add_blob(self, data: bytes) -> bytes:
         """Keeps `data` and returns its SHA-256.
@@ -81,6 +97,7 @@ class ContentStore:
                 os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
+        self._fetched.pop(sha256, None)
         self._arrived.set()
         self._arrived = asyncio.Event()
         return sha256
@@ -197,7 +214,13 @@ class ContentStore:
 
     def remove_blob(self, sha256: bytes) -> None:
         """Forgets a blob; nothing happens when it is not there."""
+        self._fetched.pop(sha256, None)
         self._blob(sha256).unlink(missing_ok=True)
+
+    def _make_room(self) -> None:
+        """The newest one stays in any case: somebody is about to read it."""
+        while len(self._fetched) > 1 and sum(self._fetched.values()) > self._fetched_bytes:
+            self.remove_blob(next(iter(self._fetched)))
 
     def _reopen(self, path: Path) -> None:
         """Takes up a checkpoint found on disk at start; one without a valid manifest of this run is removed."""

@@ -62,7 +62,7 @@ def chain_start(state: Path, port: int) -> None:
         file = state / "anvil.json"
         with anvil(anvil_binary(CONTRACTS), "--state", str(file), "--state-interval", "5", port=port) as running:
             click.echo(f"chain at {running.url}, kept in {file}; Ctrl-C stops it")
-            click.echo("next: intellect-node chain deploy --wallet owner.json --out run.toml")
+            click.echo(f"next: intellect-node chain deploy --rpc {running.url} --wallet owner.json --out run.toml")
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             running.wait()
             raise UserError(

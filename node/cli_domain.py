@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from node.cli_options import ADDRESS, ChainChoice, WalletChoice, json_option, with_chain, with_wallet
-from node.cli_writes import short_code, told, writing, writing_without_pool
+from node.cli_writes import offered, short_code, told, writing, writing_without_pool
 from node.show import done, facts, plain
 
 DOMAIN = click.option(
@@ -75,7 +75,7 @@ def transfer(to: str, domain_id: int | None, chain: ChainChoice, wallet: WalletC
     """
     with writing(chain, wallet) as (ledger, pool):
         block = ledger.offer_domain(domain_id or pool.domain_id, to)
-    done(f"offered to {to}; it must accept", as_json=as_json, block=block)
+    done(offered(to), as_json=as_json, block=block)
 
 
 @domain.command("accept")

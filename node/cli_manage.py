@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from node.cli_options import ADDRESS, TOKENS, ChainChoice, WalletChoice, json_option, with_chain, with_wallet
-from node.cli_writes import short_code, told, writing
+from node.cli_writes import offered, short_code, told, writing
 from node.show import done, rows, tokens
 
 REASON = click.option(
@@ -60,8 +60,10 @@ def eject(node: str, reason: str, chain: ChainChoice, wallet: WalletChoice, as_j
       intellect-node pool eject 0x52… --reason too-slow --config run.toml --wallet manager.json
     """
     with writing(chain, wallet) as (ledger, pool):
+        was_member = ledger.member(pool.pool_id, node).active
         block = ledger.eject(pool.pool_id, node, short_code(reason))
-    done(f"{node} is out of pool {pool.pool_id}", as_json=as_json, block=block)
+    sentence = "is out of" if was_member else "was no member; what invites it holds are void in"
+    done(f"{node} {sentence} pool {pool.pool_id}", as_json=as_json, block=block)
 
 
 @click.command("blacklist")
@@ -101,7 +103,7 @@ def transfer(to: str, chain: ChainChoice, wallet: WalletChoice, as_json: bool) -
     """
     with writing(chain, wallet) as (ledger, pool):
         block = ledger.offer_pool(pool.pool_id, to)
-    done(f"offered to {to}; it must accept", as_json=as_json, block=block)
+    done(offered(to), as_json=as_json, block=block)
 
 
 @click.command("accept")

@@ -27,7 +27,7 @@ FIXES = {
     "StakeTooLow": "deposit more, or ask for less (`stake show`)",
     "Unbonding": "wait until then; until then it can still answer for what the node did",
     "StakeUnderCase": "wait for the case to close (`explain`)",
-    "ZeroAmount": "there is nothing to move",
+    "ZeroAmount": "nothing is there to be moved; stake is first taken out by amount (`stake withdraw AMOUNT`)",
     "WrongState": "see the pool's state with `pool show`",
     "StillOwing": "wait until then: submissions of the ended pool may still be judged",
     "MayNotAccuse": "use the wallet of the manager or of one of the pool's validators",
@@ -35,10 +35,11 @@ FIXES = {
     "AccusationPending": "wait for its outcome (`explain`): a node answers one accusation at a time",
     "MayNotAppeal": "use the wallet of the node, of its staker or of one of the pool's validators",
     "AppealTooLate": "the outcome stands",
+    "UnknownDocket": "copy the id of the submission or accusation from `submissions` or `events`",
     "NoOpenCase": "nothing is left to decide (`explain`)",
     "StillOpen": "wait until then",
     "SlashAboveMinStake": "a slash burns at most the stake that members must have",
-    "WindowAboveUnbonding": "choose a shorter --verdict time",
+    "WindowAboveUnbonding": "choose a shorter --verdict or --challenge time",
     "NotActiveMember": "see who is a member with `pool members`",
     "ERC20InsufficientBalance": "send stake tokens to this wallet first",
 }
@@ -87,7 +88,10 @@ def told() -> Iterator[None]:
     except InsufficientFunds as error:
         raise UserError(str(error), fix=f"send some ether to {error.address}") from error
     except Reverted as error:
-        fix = FIXES.get(error.error_name, "see what the contract's error says in docs/protocol.md")
+        fix = FIXES.get(
+            error.error_name,
+            "see what the error means in contracts/src/interfaces, and who may do what in docs/protocol.md",
+        )
         raise UserError(f"the ledger refuses: {refusal(error.error_name, error.arguments)}", fix=fix) from error
     except LedgerError as error:
         raise UserError(str(error), fix="cure what it says, then try again") from error
@@ -97,6 +101,10 @@ def refusal(name: str, arguments: tuple[Any, ...]) -> str:
     """A contract's error for people: times as dates, amounts in tokens."""
     if name == "Unbonding":
         return f"Unbonding: the stake of {arguments[0]} can be withdrawn from {moment(arguments[1])} on"
+    if name == "WrongState":
+        from ledger.types import PoolState
+
+        return f"WrongState: the pool is {PoolState(arguments[0]).name.lower()}"
     shown = []
     for argument in arguments:
         if isinstance(argument, bytes):
@@ -108,6 +116,13 @@ def refusal(name: str, arguments: tuple[Any, ...]) -> str:
         else:
             shown.append(str(argument))
     return f"{name}({', '.join(shown)})"
+
+
+def offered(to: str) -> str:
+    """What offering a pool or domain to this account has done: one offered to nobody is offered no more."""
+    if int(to, 16) == 0:
+        return "offered to nobody any more; its owner stays"
+    return f"offered to {to}; it must accept"
 
 
 def short_code(reason: str) -> str:

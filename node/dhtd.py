@@ -231,7 +231,7 @@ class Dhtd:
         if store.blob_path(sha256) is None:
             with store.expecting(sha256):
                 data, report = await self._open_downloader.fetch_blob(sha256, urls, min(max_bytes, MAX_BLOB_BYTES))
-                store.add_blob(data)
+                store.add_fetched(data)
                 offenders = report.offenders
         return {"path": str(store.blob_path(sha256)), "offenders": offenders}
 

@@ -66,7 +66,7 @@ class Intent:
 
     @property
     def mode(self) -> Mode:
-        """For heartbeats."""
+        """By the wish that was seen last."""
         return MODES[self._wish]
 
     @property
@@ -83,16 +83,21 @@ class Intent:
         """Until the node is to leave."""
         await self._draining.wait()
 
+    def look(self) -> Mode:
+        """The mode by the wish as it stands in the folder now. One does not return from draining."""
+        wish = read_wish(self._data_dir)
+        if wish is not self._wish and self._wish is not Wish.DRAIN:
+            log.info("by its owner's wish this node is to %s", wish)
+            self._wish = wish
+            if wish is Wish.DRAIN:
+                self._draining.set()
+            self.on_change()
+        return self.mode
+
     async def follow(self) -> None:
-        """Look for a new wish until cancelled. One does not return from draining."""
+        """Look for a new wish until cancelled."""
         while True:
-            wish = read_wish(self._data_dir)
-            if wish is not self._wish and self._wish is not Wish.DRAIN:
-                log.info("by its owner's wish this node is to %s", wish)
-                self._wish = wish
-                if wish is Wish.DRAIN:
-                    self._draining.set()
-                self.on_change()
+            self.look()
             await trio.sleep(LOOK_S)
 
     def fulfilled(self) -> None:

@@ -15,6 +15,9 @@ SUSPECT_AFTER = 3
 """Missed heartbeats after which a node is suspect."""
 DEAD_AFTER = 6
 """Missed heartbeats after which a node is dead and taken off the ledger."""
+LAPSED_AFTER = 2 * DEAD_AFTER
+"""Heartbeats within which the ledger must show who says that it joined: 120 s at 10 s, as long as an invite is good. It
+says so once its join is mined, and another invite in vain costs nobody anything: shorter heartbeats may wait less."""
 REMOVAL_REASON = "missed-heartbeats"
 
 
@@ -50,7 +53,7 @@ class Event(StrEnum):
     UNREACHED = "unreached"
     """It could not be reached or did not take the invite."""
     LAPSED = "lapsed"
-    """The invite expired and the ledger still shows no member."""
+    """It says that it joined, and LAPSED_AFTER heartbeats later the ledger still shows no member."""
     JOINED = "joined"
     """The ledger shows it as an active member."""
     BEAT = "beat"

@@ -75,7 +75,7 @@ async def live(place: Place, ring: LogRing) -> None:
         manager=manager,
         sequence=place.state.sequence("heartbeat", start=int(network.clock.now_s() * 1000)),
         heartbeat_s=place.config.network.heartbeat_s,
-        mode=lambda: intent.mode,
+        mode=intent.look,  # not `mode`: one that has slept would be taken for working, and invited
         on_manager=announcement.manager_is,
     )
     intent.on_change = pulse.beat_soon

@@ -20,7 +20,7 @@ from nacl.public import PrivateKey
 from dht.records import NodeRecord
 from ledger.bindings import sign_binding
 from ledger.client import Ledger
-from ledger.errors import Reverted
+from ledger.errors import InvitesUsedUp, Reverted
 from ledger.invites import sign_invite
 from ledger.types import Bar, Invite, Member, Role
 from node.chain import on_chain
@@ -210,9 +210,16 @@ class ManagedPool:
     async def invite(self, node: NodeRecord) -> None:
         """See overseer.Pool."""
         role = next(ROLES[name] for name in node.roles if name in ROLES)
-        await send_invite(
-            self._ledger, self._peer, self._account, node, pool_id=self._pool_id, role=role, key=self._key
+        send = partial(
+            send_invite, self._ledger, self._peer, self._account, node, pool_id=self._pool_id, role=role, key=self._key
         )
+        try:
+            await send()
+        except InvitesUsedUp as used_up:
+            # It came and left that often. An ejection opens the next epoch, also of one that is no member.
+            log.warning("%s", used_up)
+            await on_chain(self._ledger.eject, self._pool_id, node.address, "invites-used-up")
+            await send()
 
     async def _kept_out_by(self, domain_id: int, *accounts: str) -> tuple[int, ...]:
         """Where in this pool's domain one of them is barred: changing the pool is no way around it."""

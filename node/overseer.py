@@ -32,6 +32,9 @@ LEDGER_LOOK_S = 10.0
 REMOVE_RETRY_S = 15.0
 INVITE_RETRY_S = 30.0
 ASKED_AT_ONCE = 16
+"""Questions to the ledger; each takes a thread."""
+INVITED_AT_ONCE = 256
+"""Invites on their way: a node that takes one and does not answer holds its place for up to 30 s."""
 
 
 class Pool(Protocol):
@@ -50,7 +53,7 @@ class Pool(Protocol):
         ...
 
     async def invite(self, node: NodeRecord) -> None:
-        """Sign an invite and hand it over; the node joins before it answers. Raises StreamError."""
+        """Sign an invite and hand it over; the node joins before it answers. Raises StreamError, Reverted."""
         ...
 
     async def remove(self, address: str, reason: str) -> None:
@@ -78,8 +81,9 @@ class Overseer:
         self.roster = Roster(heartbeat_s=heartbeat_s, now_s=trio.current_time(), remembered=state.lives())
         self._records: dict[str, SignedRecord] = {}
         self._invite_at_s: dict[str, float] = {}
+        self._remove_at_s: dict[str, float] = {}
         self._busy: set[str] = set()
-        self._limit = trio.CapacityLimiter(ASKED_AT_ONCE)
+        self._asking, self._inviting = trio.CapacityLimiter(ASKED_AT_ONCE), trio.CapacityLimiter(INVITED_AT_ONCE)
         self._nursery: trio.Nursery | None = None
         self._own_peer = ""
 
@@ -115,9 +119,11 @@ class Overseer:
 
     async def _tick_forever(self) -> None:
         while True:
-            self._act(self.roster.look(trio.current_time()))
+            now_s = trio.current_time()
+            self._act(self.roster.look(now_s))
             for address in self.roster.members():
-                if self.roster.state(address) is State.DEAD:  # also one that was busy when it was declared dead
+                due = now_s >= self._remove_at_s.get(address, 0.0)
+                if due and self.roster.state(address) is State.DEAD:  # also one that was busy when it was declared dead
                     self._start(address, self._remove)
             await trio.sleep(TICK_S)
 
@@ -166,72 +172,82 @@ class Overseer:
 
         async def run() -> None:
             try:
-                async with self._limit:
-                    await task(address)
+                await task(address)
             finally:
                 self._busy.discard(address)
 
         self._nursery.start_soon(run)
 
     async def _ask_ledger(self, address: str) -> Standing:
-        async with self._limit:
+        async with self._asking:
             standing = await self._pool.standing(address)
         self._act(self.roster.ledger_says(address, standing, trio.current_time()))
         return standing
+
+    async def _wants(self, record: SignedRecord) -> bool:
+        async with self._asking:
+            return await self._pool.wants(record.content)
 
     async def _consider(self, address: str) -> None:
         """Whether a node that announced itself is to be invited; invites it."""
         record = self._records.get(address)
         if record is None or trio.current_time() < self._invite_at_s.get(address, 0.0):
             return
-        standing = await self._pool.standing(address)
-        self._act(self.roster.ledger_says(address, standing, trio.current_time()))
-        if standing.active or standing.barred or not await self._pool.wants(record.content):
+        standing = await self._ask_ledger(address)
+        if standing.active or standing.barred or not await self._wants(record):
             return
         for change in self._note(self.roster.announced(address, record.sequence, trio.current_time())):
             if change.action is Action.INVITE:
-                await self._invite(address)
+                await self._invite(address, record)
 
-    async def _invite(self, address: str) -> None:
-        record, taken = self._records.get(address), False
-        if record is None:
-            return
+    async def _invite_back(self, address: str) -> None:
+        """One that beats although it is no member any more: its record may ask for more than what it once was."""
+        record = self._records.get(address)
+        if record is not None and await self._wants(record):
+            await self._invite(address, record)
+
+    async def _invite(self, address: str, record: SignedRecord) -> None:
+        """`record` is the very one that is wanted: a newer one may name another role."""
+        taken = False
         if not (record.content.multiaddrs or record.content.sealed or self.roster.has_beaten(address)):
             return  # a worker that has not sealed its address yet: in a moment it will have
         try:
-            await self._pool.invite(record.content)
+            async with self._inviting:
+                await self._pool.invite(record.content)
             taken = True
-        except StreamError as fault:
+        except (StreamError, Reverted) as fault:
             log.warning("could not hand an invite to %s: %s", address, fault)
             self._invite_at_s[address] = trio.current_time() + INVITE_RETRY_S
         self._act(self.roster.invite_ended(address, taken=taken, now_s=trio.current_time()))
         if taken:
             self._invite_at_s.pop(address, None)
-            standing = await self._pool.standing(address)
-            self._act(self.roster.ledger_says(address, standing, trio.current_time()))
+            await self._ask_ledger(address)
 
     async def _remove(self, address: str) -> None:
-        """Until the ledger has it, or it turns out to be alive after all."""
-        while self.roster.state(address) is State.DEAD and self.roster.is_member(address):
-            self.roster.asked_to_remove(address)
-            try:
+        """One try; it waits for the next one where it holds up nothing else that is to be done about the node."""
+        if self.roster.state(address) is not State.DEAD or not self.roster.is_member(address):
+            return  # it turned out to be alive, or is off already
+        self.roster.asked_to_remove(address)
+        self._remove_at_s.pop(address, None)
+        try:
+            async with self._asking:
                 await self._pool.remove(address, REMOVAL_REASON)
-            except Reverted as refused:
-                log.error("the ledger does not take %s out: %s", address, refused)
-                self._act(self.roster.removal_refused(address, trio.current_time()))
-            except (ChainUnavailable, NotMined, RpcError) as fault:
-                log.warning("%s is not taken out yet: %s", address, fault)
-                await trio.sleep(REMOVE_RETRY_S)
-            else:
-                standing = await self._pool.standing(address)
-                self._act(self.roster.ledger_says(address, standing, trio.current_time()))
+        except Reverted as refused:
+            log.error("the ledger does not take %s out: %s", address, refused)
+            self._act(self.roster.removal_refused(address, trio.current_time()))
+        except (ChainUnavailable, NotMined, RpcError) as fault:
+            log.warning("%s is not taken out yet: %s", address, fault)
+            self._remove_at_s[address] = trio.current_time() + REMOVE_RETRY_S
+        else:
+            await self._ask_ledger(address)
+            log.info("%s was taken off the ledger: %s", address, REMOVAL_REASON)
 
     def _act(self, changes: list[Change]) -> None:
         for change in self._note(changes):
             match change.action:
                 case Action.INVITE:
                     self._invite_at_s.pop(change.address, None)
-                    self._start(change.address, self._invite)
+                    self._start(change.address, self._invite_back)
                 case Action.FORGET:
                     self._invite_at_s.pop(change.address, None)
 

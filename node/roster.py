@@ -11,11 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from node.heartbeat import Mode
-from node.life import SUSPECT_AFTER, TIMED, Action, Event, State, Watch, after, silence
+from node.life import LAPSED_AFTER, SUSPECT_AFTER, TIMED, Action, Event, State, Watch, after, silence
 from node.stream_errors import Refusal
-
-INVITE_PATIENCE_S = 150.0
-"""An invite is good for 120 s of chain time; then the ledger must show the member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +171,7 @@ class Roster:
                 entry.heard_s = now_s
                 entry.since_s = now_s
             event = silence(entry.state, heard_s=entry.heard_s, now_s=now_s, heartbeat_s=self.heartbeat_s)
-            if entry.state is State.INVITED and now_s - entry.since_s > INVITE_PATIENCE_S:
+            if entry.state is State.INVITED and now_s - entry.since_s > LAPSED_AFTER * self.heartbeat_s:
                 event = Event.LAPSED
             if event is not None:
                 changes.append(self._put(address, event, now_s))

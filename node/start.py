@@ -201,6 +201,9 @@ async def _run(start: _Start) -> None:
     if start.role == "trainer":
         base = await trio.to_thread.run_sync(base_model, start.config.model.path)
     else:
+        # Before anything is staked: what one that may not work puts at stake could only be lost.
+        standing = await on_chain(start.ledger.member, start.pool.pool_id, start.account.address)
+        membership.raise_if_blacklisted(standing, start.pool.pool_id)
         await membership.ensure_stake(start.ledger, start.account, start.pool.terms.min_stake_wei)
         node = await on_chain(start.ledger.node, start.account.address)
         log.info("at stake for this node: %s", own_stake_told(node))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from multiaddr.exceptions import Error as MultiaddrError
 from node.peer_key import PeerKey
 from node.stream_errors import BadReply, CannotListen, PeerTimeout, PeerUnreachable, Refusal, RemoteError, StreamError
 from node.stream_frames import MAX_MESSAGE_BYTES, MessageMalformed, MessageTooLarge, encode_message, read_message
+from node.stream_places import GaveWay, NoPlace, Places
 from node.stream_replies import body_of, refused
 from node.whole_frames import WholeFrameNoise
 
@@ -69,7 +69,7 @@ class Peer:
     host: IHost
     peer_id: str
     read_timeout_s: float
-    _running: Counter[str] = field(default_factory=Counter)
+    _places: Places = field(default_factory=lambda: Places(per_peer=MAX_REQUESTS_PER_PEER, in_all=MAX_REQUESTS))
     _last_reply_s: dict[str, float] = field(default_factory=dict)
     _ids: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -96,23 +96,23 @@ class Peer:
 
         async def serve(stream: INetStream) -> None:
             remote = str(stream.muxed_conn.peer_id)
-            busy = self._running[remote] >= MAX_REQUESTS_PER_PEER or self._running.total() >= MAX_REQUESTS
-            self._running[remote] += 1
             try:
-                reply = refused(None, "busy", "too many requests at once") if busy else await answer(stream, remote)
-                await _send_reply(stream, reply, max_reply_bytes, self.read_timeout_s)
-            except (BaseLibp2pError, MessageMalformed) as error:  # the transport, or a peer that hung up
+                try:
+                    with self._places.take(remote):
+                        reply = await answer(stream, remote)
+                        with self._places.waiting(remote):
+                            await _send_reply(stream, reply, max_reply_bytes, self.read_timeout_s)
+                except NoPlace as full:
+                    await _send_reply(stream, refused(None, "busy", str(full)), max_reply_bytes, LINGER_S)
+            except (BaseLibp2pError, MessageMalformed, GaveWay) as error:  # the transport, or a peer too slow or gone
                 log.info("request of %s on %s ended: %s", remote, protocol, error)
             finally:
-                self._running[remote] -= 1
-                if not self._running[remote]:
-                    del self._running[remote]
                 await _discard(stream)
 
         async def answer(stream: INetStream, remote: str) -> dict[str, Any]:
             request_id = None
             try:
-                with trio.fail_after(self.read_timeout_s):
+                with self._places.waiting(remote), trio.fail_after(self.read_timeout_s):
                     request = await read_message(stream, max_bytes)
                 request_id, body = request.get("id"), request.get("body")
                 if not isinstance(request_id, int) or not isinstance(body, dict):
@@ -127,7 +127,7 @@ class Peer:
                 return refused(request_id, "malformed", str(error))
             except trio.TooSlowError:
                 return refused(request_id, "timeout", "the request took too long to arrive or to answer")
-            except BaseLibp2pError:
+            except (BaseLibp2pError, GaveWay):
                 raise
             except Exception:
                 log.exception("fault of ours in the handler of %s", protocol)

@@ -4,8 +4,11 @@ Both engines decode through it, so that they cannot differ in what they sample, 
 background thread while decoding goes on, and states that are proved are given up: a long completion holds the states
 of 32 tokens, no more.
 
-What it costs (SmolLM2-135M bf16, 64 completions of 64 tokens, one thread, two cores, paired): MEASURED. It decides
-nothing about models or proofs: logits, states and the builder are given to it.
+The proofs of 4,096 tokens of SmolLM2-135M need 0.012 CPU-seconds, the tokens 5.7 (one thread). Tokens/s against no
+proofs at all, eight paired rounds on two busy cores: built at the end 0.97, within the step 0.96, in the thread 1.05,
+which is noise. The thread is there for memory, and for models on GPUs, whose cores lie idle; here it costs nothing.
+
+It decides nothing about models or proofs: logits, states and the builder are given to it.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ contract Court is ICourt, Multicall {
     mapping(uint256 poolId => mapping(address node => bytes32)) public accusationOf;
     mapping(bytes32 docketId => mapping(address validator => bytes32)) public commitmentBy;
     mapping(bytes32 docketId => mapping(bytes32 verdict => uint256)) private _tally;
+    /// When an accusation was last found true, overturned or not.
+    mapping(uint256 poolId => mapping(address node => uint256)) private _guiltyAt;
     /// Convictions that were not overturned.
     mapping(uint256 poolId => mapping(address node => uint256)) public convictionsOf;
 
@@ -51,8 +53,10 @@ contract Court is ICourt, Multicall {
         if (msg.sender != pools.getPool(poolId).manager && !_isValidator(poolId, msg.sender)) {
             revert MayNotAccuse(msg.sender);
         }
-        // One that left is out of reach when its last work is: no pool holds a node's stake for ever.
-        bool inReach = block.timestamp <= uint256(pools.leftAt(poolId, node)) + pools.getTerms(poolId).verdictS;
+        // One that left is out of reach when its last work is: no pool holds a node's stake for ever. And one found
+        // guilty has answered for that membership: else its whole stake could be burnt, slash by slash.
+        uint256 leftAt = pools.leftAt(poolId, node);
+        bool inReach = leftAt > _guiltyAt[poolId][node] && block.timestamp <= leftAt + pools.getTerms(poolId).verdictS;
         if (!inReach && !pools.getMember(poolId, node).active) revert IComputePools.NotActiveMember(poolId, node);
         docketId = keccak256(abi.encode("accusation", poolId, node, reason, evidenceHash));
         if (_dockets[docketId].kind != Kind.NONE) revert AlreadyOpen(docketId);
@@ -162,6 +166,7 @@ contract Court is ICourt, Multicall {
         (uint256 poolId, address node, Kind kind) = (docket.poolId, docket.node, docket.kind);
         emit OutcomeReached(poolId, docketId, node, kind, verdict.outcome, verdict.reason, verdict.evidenceHash);
         if (kind == Kind.APPEAL) return _decideAppeal(docket, verdict);
+        if (kind == Kind.ACCUSATION && verdict.outcome == Outcome.REJECTED) _guiltyAt[poolId][node] = block.timestamp;
         if (verdict.outcome == Outcome.REJECTED) _accept(docketId, docket, verdict.reason);
         else if (kind == Kind.SUBMISSION && verdict.units != 0) treasury.credit(poolId, node, verdict.units);
     }

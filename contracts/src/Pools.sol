@@ -40,6 +40,8 @@ abstract contract Pools is Domains, IPools {
         if (uriBytes > MAX_URI_BYTES) revert RequirementsTooLong(uriBytes, MAX_URI_BYTES);
         uint256 unbondingS = registry.unbondingS();
         if (terms.verdictS >= unbondingS) revert WindowAboveUnbonding(terms.verdictS, unbondingS);
+        // Else a case could hold a node's stake for a lifetime.
+        if (terms.challengeS > unbondingS) revert WindowAboveUnbonding(terms.challengeS, unbondingS);
         poolId = ++poolCount;
         _terms[poolId] = terms;
         Pool storage pool = _pools[poolId];

@@ -96,6 +96,44 @@ contract DocketsTest is Fixture {
         court.accuse(poolId, worker, "spam", FILE);
     }
 
+    function test_attack_accusedAgainAndAgainUntilTheStakeIsGone() public {
+        _purse(stranger, 900 ether, address(registry));
+        vm.prank(stranger);
+        registry.addStake(worker, 900 ether);
+        _singlePool();
+        vm.startPrank(judges[0]);
+        bytes32 id = court.accuse(poolId, worker, "first", EVIDENCE);
+        court.reveal(id, _verdict(ICourt.Outcome.REJECTED), VOTE_SALT);
+        vm.assertEq(registry.getNode(worker).locked, SLASH);
+        _refused(IComputePools.NotActiveMember.selector, abi.encode(poolId, worker));
+        court.accuse(poolId, worker, "second", EVIDENCE);
+        vm.stopPrank();
+        // Overturned or not, it has answered; what it does as a member again is another matter, also once it has left.
+        bytes32 appealId = _appealed(id);
+        _reveal(appealId, judges[0], _verdict(ICourt.Outcome.ACCEPTED));
+        _refused(IComputePools.NotActiveMember.selector, abi.encode(poolId, worker));
+        vm.prank(judges[0]);
+        court.accuse(poolId, worker, "second", EVIDENCE);
+        _join(worker, IComputePools.Role.WORKER);
+        _skip(1);
+        vm.prank(worker);
+        pools.leave(poolId);
+        vm.startPrank(judges[0]);
+        id = court.accuse(poolId, worker, "second", EVIDENCE);
+        court.reveal(id, _verdict(ICourt.Outcome.REJECTED), VOTE_SALT);
+        vm.assertEq(registry.getNode(worker).locked, SLASH);
+        _refused(IComputePools.NotActiveMember.selector, abi.encode(poolId, worker));
+        court.accuse(poolId, worker, "third", EVIDENCE);
+    }
+
+    function test_aLeaverThatIsFoundNotGuiltyCanBeAccusedOfSomethingElse() public {
+        vm.prank(worker);
+        pools.leave(poolId);
+        _judge(_accused(worker), ICourt.Outcome.ACCEPTED);
+        vm.prank(manager);
+        court.accuse(poolId, worker, "else", EVIDENCE);
+    }
+
     function test_unknownDockets() public {
         _refused(ICourt.UnknownDocket.selector, abi.encode(FILE));
         court.commit(FILE, EVIDENCE);

@@ -201,6 +201,18 @@ contract PoolsTest is Fixture {
         _create(terms);
     }
 
+    function test_attack_aCaseThatHoldsStakeForALifetime() public {
+        IPools.Terms memory terms = _terms();
+        uint32[2] memory tooLong = [uint32(7 days + 1), type(uint32).max];
+        for (uint256 i; i < 2; ++i) {
+            terms.challengeS = tooLong[i];
+            _refused(IPools.WindowAboveUnbonding.selector, abi.encode(tooLong[i], UNBONDING_S));
+            _create(terms);
+        }
+        terms.challengeS = 7 days;
+        _create(terms);
+    }
+
     function test_aPoolIsPendingThenActiveThenEndedForGood() public {
         uint256 second = _create(_terms());
         vm.startPrank(owner);

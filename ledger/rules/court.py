@@ -56,6 +56,8 @@ class Court:
         self.convictions: Counter[tuple[int, str]] = Counter()
         self.accusations: dict[tuple[int, str], bytes] = {}
         """The newest of each node in each pool."""
+        self.guilty_at: Counter[tuple[int, str]] = Counter()
+        """When an accusation was last found true."""
 
     def open(self, call: Call, submission_id: bytes, file_hash: bytes) -> None:
         """Opening it again changes nothing."""
@@ -70,7 +72,8 @@ class Court:
         pool = self._pools.pool(pool_id)
         refuse_if(call.sender != pool.manager and not self._members.is_validator(pool_id, call.sender), "MayNotAccuse")
         member = self._members.standings[pool_id, node]
-        in_reach = call.now_s <= member.left_at + pool.terms.verdict_s
+        answered = member.left_at <= self.guilty_at[pool_id, node]
+        in_reach = not answered and call.now_s <= member.left_at + pool.terms.verdict_s
         refuse_if(not in_reach and not member.active, "NotActiveMember")
         docket_id = accusation_id_of(pool_id, node, reason, evidence_hash)
         refuse_if(docket_id in self.dockets, "AlreadyOpen")
@@ -157,6 +160,8 @@ class Court:
             terms = self._terms(docket)
             self.cases[docket_id] = CaseHeld(amount=terms.slash_wei, until=call.now_s + terms.challenge_s)
             self.convictions[docket.pool_id, docket.node] += 1
+            if docket.kind is Kind.ACCUSATION:
+                self.guilty_at[docket.pool_id, docket.node] = call.now_s
             self._stakes.lock(docket.node, terms.slash_wei)
             self._members.punish(call, docket.pool_id, docket.node)
         elif docket.kind is Kind.SUBMISSION and verdict.units:

@@ -83,6 +83,7 @@ class Pools:
         refuse_if(len(terms.requirements_uri.encode()) > MAX_URI_BYTES, "RequirementsTooLong")
         # Else stake could be gone before its last work was judged.
         refuse_if(terms.verdict_s >= self._stakes.unbonding_s, "WindowAboveUnbonding")
+        refuse_if(terms.challenge_s > self._stakes.unbonding_s, "WindowAboveUnbonding")
         pool = self.pools[len(self.pools) + 1] = PoolHeld(owner=call.sender, domain_id=domain_id, terms=terms)
         pool.managers.add(manager)
         self._grant(pool, manager, UNBEGUN_LEASE_UNIX_S)

@@ -49,6 +49,43 @@ def test_blobs(open_store: Callable[[], ContentStore], monkeypatch: pytest.Monke
     run(story)
 
 
+def test_attack_submissions_do_not_fill_the_disk_of_who_reads_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        def opened() -> ContentStore:
+            return ContentStore(tmp_path / "store", run_id=b"r" * 32, fetched_bytes=3000)
+
+        def here() -> list[int]:
+            return [n for n, sha256 in enumerate(submissions) if store.blob_path(sha256)]
+
+        store, given = opened(), b"handed in here" * 100
+        kept = store.add_blob(given)
+        submissions = [store.add_fetched(bytes([n]) * 1000) for n in range(9)]
+        assert here() == [6, 7, 8], "the oldest went first"
+        assert store.blob_path(kept), "what was given to this node to keep stays"
+        store.add_blob(bytes([6]) * 1000)
+        store.add_fetched(b"x" * 3001)
+        assert here() == [6], "handed in here as well, it is no more a fetched one; and the newest may be larger"
+        for path in (tmp_path / "store" / "blobs").iterdir():
+            path.unlink()
+        submissions = [store.add_blob(bytes([n]) * 1000) for n in range(9)]
+        store = opened()
+        assert len(here()) == 3, "what an earlier process kept is bounded, too"
+
+    run(story)
+
+
+def test_a_manifest_is_not_taken_for_something_fetched(tmp_path: Path, folder: Path) -> None:
+    async def story() -> None:
+        for _ in range(2):
+            store = ContentStore(tmp_path / "store", run_id=b"r" * 32, chunk_size_bytes=1024, fetched_bytes=1)
+            content = store.seal(store.stage(folder, 0, kind=POLICY))
+            for n in range(2):
+                store.add_fetched(bytes([n]) * 1000)
+            assert store.blob_path(content)
+
+    run(story)
+
+
 def test_the_last_versions_are_kept_over_a_restart(open_store: Callable[[], ContentStore], folder: Path) -> None:
     async def story() -> None:
         store, contents = open_store(), []

@@ -1,7 +1,7 @@
-"""A chain with one pool and the nodes that were started in it, as real processes, for `test_life`.
+"""A chain with one pool and the nodes started in it, as real processes, for `test_life` and `test_life_edges`.
 
-The nodes reach the chain through a line that can be cut, and one of them reads the time from a machine whose clock can
-be moved while it runs.
+The nodes reach the chain through a line that can be cut, all of them or each its own, and one of them reads the time
+from a machine whose clock can be moved while it runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from ledger.client import Ledger
 from node import local
 from node.config import parse_config
 from node.intent import Wish, write_wish
+from node.local_run import Participant
 from node.run_ledger import deployment_of
 from tests.functional.tiny_model import make_tiny_model
 
@@ -104,14 +105,20 @@ class Stage:
     """What a test sees and does."""
 
     folder: Path
+    cast: Mapping[str, Participant]
     line: Line
+    """To the chain, for everyone without one in `lines`."""
     chain_url: str
     ledger: Ledger
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
+    """To the chain, for one node alone."""
 
     def start(self, name: str, *options: str) -> None:
-        role, more = CAST[name].role, [] if name == "relay" else ["--join", self.join()]
+        role, more = self.cast[name].role, [] if name == "relay" else ["--join", self.join()]
         argv = [*self.common(name), "--role", role, "--data-dir", str(self.folder / name), *more, *options]
+        argv += [part for setting in self.cast[name].settings for part in ("--set", setting)]
+        argv += ["--rpc", self.lines[name].url] if name in self.lines else []
         path = [str(self.folder / "shim")] if name == MOVED_CLOCK else []
         env = os.environ | {"PYTHONPATH": os.pathsep.join([*path, str(ROOT)])}
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -130,9 +137,16 @@ class Stage:
 
     def kill_dhtd(self, name: str) -> None:
         """The node's directory child and its p2pd die; the node lives."""
-        children = psutil.Process(self.nodes[name].pid).children()
-        (dhtd,) = [child for child in children if "node.dhtd" in child.cmdline()]
+        (dhtd,) = self.dhtds(name)
         os.killpg(dhtd.pid, signal.SIGKILL)
+
+    def dhtds(self, name: str) -> list[psutil.Process]:
+        """The node's directory child, where it has one."""
+        found = []
+        for child in psutil.Process(self.nodes[name].pid).children():
+            with suppress(psutil.NoSuchProcess):
+                found += [child] if "node.dhtd" in child.cmdline() else []
+        return found
 
     def suspend(self, *names: str) -> None:
         for name in names:
@@ -189,7 +203,7 @@ class Stage:
 
     def states(self, name: str) -> list[str]:
         """What the trainer said that node's states were."""
-        address = CAST[name].account.address
+        address = self.cast[name].account.address
         return [line["state"] for line in self.metrics("trainer", "life") if line["node"] == address]
 
     def edges(self) -> set[tuple[str, str, str]]:
@@ -198,34 +212,39 @@ class Stage:
 
     def leave_by_another_tool(self, name: str) -> None:
         """The node's wallet leaves the pool; the running node is told nothing."""
-        wallet = Ledger(self.chain_url, self.ledger.deployment, CAST[name].account)
+        wallet = Ledger(self.chain_url, self.ledger.deployment, self.cast[name].account)
         wallet.leave(1)
         wallet.close()
 
     def is_member(self, name: str) -> bool:
-        return self.ledger.member(1, CAST[name].account.address).active
+        return self.ledger.member(1, self.cast[name].account.address).active
 
 
 @contextmanager
-def open_stage(folder: Path) -> Iterator[Stage]:
-    """Chain, relay, trainer and both workers, started."""
+def open_stage(
+    folder: Path, *, cast: Mapping[str, Participant] = CAST, settings: Iterable[str] = SETTINGS,
+    started: Iterable[str] = ("trainer", "worker-1", "worker-2"), lines: Iterable[str] = (),
+) -> Iterator[Stage]:  # fmt: skip
+    """Chain and relay, and who else is to be `started`; each of `lines` has a line of its own to the chain."""
     make_tiny_model(folder / "model", updates=0)  # nobody looks at what it says
     (folder / "shim").mkdir()
     (folder / "shim" / "sitecustomize.py").write_text(SHIM.format(path=str(folder / "ahead")))
     with anvil(anvil_binary(local.CONTRACTS)) as chain:
         line = Line(chain.url)
-        config = parse_config("", overrides=(*SETTINGS, f"model.path={folder / 'model'}"))
-        config = local._found(chain.url, chain.account(0), config, tuple(CAST.values()), 23)
+        config = parse_config("", overrides=(*settings, f"model.path={folder / 'model'}"))
+        config = local._found(chain.url, chain.account(0), config, tuple(cast.values()), 23)
         sections = {"worker": config.worker.model_copy(update={"max_unjudged": 64}),
                     "ledger": config.ledger.model_copy(update={"rpc": line.url})}  # fmt: skip
         config = config.model_copy(update=sections)
-        local._write_files(folder, config, tuple(CAST.values()))
-        made = Stage(folder, line, chain.url, Ledger(chain.url, deployment_of(config)))
+        local._write_files(folder, config, tuple(cast.values()))
+        made = Stage(folder, cast, line, chain.url, Ledger(chain.url, deployment_of(config)))
+        made.lines |= {name: Line(chain.url) for name in lines}
         try:
             made.start("relay")
             made.until("the relay is up", lambda: (folder / "relay" / "join").exists())
-            write_wish(folder / "worker-2", Wish.PAUSE)  # a step takes 64 submissions of one worker: it saves its own
-            for name in ("trainer", "worker-1", "worker-2"):
+            if "worker-2" in cast:  # a step takes 64 submissions of one worker: it saves its own
+                write_wish(folder / "worker-2", Wish.PAUSE)
+            for name in started:
                 made.start(name)
             yield made
         finally:
@@ -234,7 +253,8 @@ def open_stage(folder: Path) -> Iterator[Stage]:
                 process.send_signal(signal.SIGTERM)
             for process in made.nodes.values():
                 process.wait(30)
-            line.cut()
+            for each in (line, *made.lines.values()):
+                each.cut()
 
 
 def free_port() -> int:

@@ -15,28 +15,13 @@ import pytest
 
 from node.intent import Wish, write_wish
 from tests.functional.life_stage import CAST, HEARTBEAT_S, MOVED_CLOCK, Stage, free_port, open_stage
+from tests.functional.life_walks import BY_WORKERS
 
-WALKED = {
-    ("unknown", "announced", "waiting"),
-    ("unknown", "joined", "active"),
-    ("waiting", "handed-over", "invited"),
-    ("invited", "joined", "active"),
-    ("active", "late", "suspect"),
-    ("active", "drains", "draining"),
-    ("active", "ejected", "ejected"),
-    ("active", "barred", "blacklisted"),
-    ("suspect", "beat", "active"),
-    ("suspect", "silent", "dead"),
-    ("active", "left", "left"),
-    ("draining", "left", "left"),
-    ("ejected", "joined", "active"),
-    ("blacklisted", "pardoned", "waiting"),
-}
-"""Edges that change the state; which way back into the pool a node takes hangs on whether it beats or is seen first."""
 EITHER = [
     {("dead", "beat", "waiting"), ("dead", "announced", "waiting")},
     {("left", "beat", "waiting"), ("left", "announced", "waiting")},
 ]
+"""Which way back into the pool a node takes hangs on whether it beats or is seen first."""
 
 
 @pytest.fixture(scope="module")
@@ -212,5 +197,5 @@ def test_a_trainer_that_was_suspended_or_restarted_declares_nobody_dead(stage: S
 def test_the_edges_that_real_processes_walked(stage: Stage) -> None:
     edges = stage.edges()
     print("\n".join(" ".join(edge) for edge in sorted(edges)))
-    assert edges >= WALKED
+    assert edges >= BY_WORKERS
     assert [sorted(ways) for ways in EITHER if not ways & edges] == []

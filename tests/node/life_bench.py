@@ -97,7 +97,11 @@ class Board:
 
 @dataclass
 class MemoryPool:
-    """The ledger's side of one pool; `deaf` are nodes that take no invite, `fault` what every removal raises."""
+    """The ledger's side of one pool.
+
+    `deaf` are nodes that take no invite, `fault` what every removal raises, `invite_fault` what every invite does,
+    `slow_s` how long the ledger takes to answer. Nobody is listed as a validator.
+    """
 
     active: set[str] = field(default_factory=set)
     barred: set[str] = field(default_factory=set)
@@ -107,7 +111,9 @@ class MemoryPool:
     invited: list[NodeRecord] = field(default_factory=list)
     removed: list[tuple[str, str]] = field(default_factory=list)
     fault: Exception | None = None
+    invite_fault: Exception | None = None
     blocked: bool = False
+    slow_s: float = 0.0
 
     async def standing(self, address: str) -> Standing:
         await self._chain()
@@ -121,13 +127,15 @@ class MemoryPool:
 
     async def wants(self, node: NodeRecord) -> bool:
         await self._chain()
-        return node.address not in self.unstaked
+        return node.address not in self.unstaked and "validator" not in node.roles
 
     async def invite(self, node: NodeRecord) -> None:
         self.invited.append(node)
         if node.address in self.hanging:
             await trio.sleep(30)
             raise PeerTimeout("there", "no reply")
+        if self.invite_fault is not None:
+            raise self.invite_fault
         if node.address in self.deaf:
             raise PeerUnreachable("there", "nobody")
         self.active.add(node.address)
@@ -140,5 +148,6 @@ class MemoryPool:
         self.active.discard(address)
 
     async def _chain(self) -> None:
+        await trio.sleep(self.slow_s)
         while self.blocked:
             await trio.sleep(1)

@@ -54,6 +54,17 @@ async def test_the_running_node_sees_it(tmp_path: Path, autojump_clock: trio.tes
     assert changes == [Mode.PAUSED, Mode.WORKING, Mode.PAUSED, Mode.DRAINING]
 
 
+def test_who_asks_before_the_next_look_hears_the_newest_wish(tmp_path: Path) -> None:
+    changes: list[Mode] = []
+    intent = Intent(tmp_path, lambda: changes.append(intent.mode))
+    write_wish(tmp_path, Wish.DRAIN)
+    assert (intent.mode, intent.draining) == (Mode.WORKING, False), "not looked for yet"
+    assert intent.look() is Mode.DRAINING
+    assert intent.draining
+    assert intent.look() is Mode.DRAINING
+    assert changes == [Mode.DRAINING], "told once"
+
+
 async def test_a_node_that_was_killed_while_it_drained_goes_on_draining(tmp_path: Path) -> None:
     write_wish(tmp_path, Wish.DRAIN)
     intent = Intent(tmp_path)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from node.life import TABLE, TIMED, Action, Event, NotInTable, State, Watch, after, silence
+from tests.functional.life_walks import BY_RELAYS, BY_WORKERS
 
 # The whole table once more, as text: a change of the table must be meant.
 EDGES = """
@@ -86,6 +87,12 @@ def test_edge(state: str, event: str, then: str, action: str) -> None:
 def test_the_edges_are_all_of_the_table() -> None:
     assert set(TABLE) == PAIRS
     assert len(LISTED) == len(PAIRS)
+
+
+def test_every_change_of_state_is_walked_on_real_processes() -> None:
+    changes = {(before, event, then) for (before, event), (then, _) in TABLE.items() if then is not before}
+    assert changes == BY_WORKERS | BY_RELAYS
+    assert not BY_WORKERS & BY_RELAYS
 
 
 @pytest.mark.parametrize(("state", "event"), sorted(set(itertools.product(State, Event)) - PAIRS))

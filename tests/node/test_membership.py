@@ -11,11 +11,12 @@ import trio.testing
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
+from dht.records import NodeRecord
 from ledger.deployment import Deployment
-from ledger.errors import Reverted
+from ledger.errors import InvitesUsedUp, Reverted
 from ledger.types import Bar, Binding, Invite, Member, Role
 from node.errors import UserError
-from node.membership import INVITE_PROTOCOL, Admission, Blacklisted, ensure_stake, parse_invite
+from node.membership import INVITE_PROTOCOL, Admission, Blacklisted, ManagedPool, ensure_stake, parse_invite
 from node.streams import Refusal
 
 ACCOUNT: LocalAccount = Account.from_key(b"\x11" * 32)
@@ -210,3 +211,39 @@ async def test_the_stake_is_raised_to_the_pools(
 async def test_missing_tokens_are_named() -> None:
     with pytest.raises(UserError, match="asks for"):
         await ensure_stake(FakeLedger(stake_wei=40, balance_wei=59), ACCOUNT, 100)  # type: ignore[arg-type]
+
+
+@dataclass
+class WornLedger(FakeLedger):
+    """A node has come and left 256 times."""
+
+    epoch: int = 0
+
+    def new_invite(self, pool_id: int, node: str, role: Role, lifetime_s: int) -> Invite:
+        if self.epoch == 0:
+            raise InvitesUsedUp("all 256 invites are used")
+        return Invite(node=node, pool_id=pool_id, domain_id=1, role=role, nonce=256, expires_unix_s=lifetime_s)
+
+    def eject(self, pool_id: int, node: str, reason: str) -> None:
+        self.calls.append(("eject", pool_id, node, reason))
+        self.epoch += 1
+
+
+class FarPeer:
+    """Takes every invite."""
+
+    def __init__(self) -> None:
+        self.taken: list[dict[str, Any]] = []
+
+    async def request(self, way: str, protocol: str, message: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.taken.append(message)
+        return {"joined": True}
+
+
+async def test_attack_a_node_uses_up_all_its_invites_and_the_manager_lives_on() -> None:
+    ledger, peer = WornLedger(), FarPeer()
+    pool = ManagedPool(ledger, peer, ACCOUNT, None, pool_id=3, validators=frozenset())  # type: ignore[arg-type]
+    node = NodeRecord(address=NODE, peer_id="peer", roles=("worker",), multiaddrs=("/ip4/127.0.0.1",), bulk_url="")
+    await pool.invite(node)
+    assert ledger.calls == [("eject", 3, NODE, "invites-used-up")]
+    assert [message["nonce"] for message in peer.taken] == [256]

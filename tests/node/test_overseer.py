@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from eth_account import Account
 
 from ledger.errors import ChainUnavailable, Reverted
 from node.heartbeat import HEARTBEAT_PROTOCOL, Mode
 from node.life import REMOVAL_REASON, State
 from node.metrics import MetricsLog
-from node.overseer import Overseer
+from node.overseer import TICK_S, Overseer
 from node.peer_key import make_peer_key
 from node.pulse import Pulse, newer
 from node.state import NodeState
@@ -51,7 +52,10 @@ class Story:
         self.nursery.start_soon(self._scoped, "manager", overseer.run)
         return overseer
 
-    def node(self, number: int, *, peer: int | None = None, mode: Callable[[], Mode] = lambda: Mode.WORKING) -> str:
+    def node(
+        self, number: int, *, peer: int | None = None, mode: Callable[[], Mode] = lambda: Mode.WORKING,
+        role: Callable[[], str] = lambda: "worker",
+    ) -> str:  # fmt: skip
         """A node's process starts (again): it announces itself and beats."""
         wallet, here = account(number), peer_id(peer or number)
         folder = self.folder / here
@@ -69,19 +73,19 @@ class Story:
             mode=mode, on_manager=ignore,
         )  # fmt: skip
         self.pulses[here] = pulse
-        self.nursery.start_soon(self._scoped, here, self._live, wallet.address, here, pulse)
+        self.nursery.start_soon(self._scoped, here, self._live, wallet.address, here, pulse, role)
         return wallet.address
 
     def kill(self, number: int) -> None:
         """The process is gone, and its record with it in a while."""
         self.scopes[peer_id(number)].cancel()
 
-    async def _live(self, address: str, here: str, pulse: Pulse) -> None:
+    async def _live(self, address: str, here: str, pulse: Pulse, role: Callable[[], str]) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pulse.run)
             try:
                 while True:
-                    self.board.put(address, here, "worker")
+                    self.board.put(address, here, role())
                     await trio.sleep(20)
             finally:
                 self.board.records.pop(address, None)
@@ -213,6 +217,28 @@ async def test_a_node_that_returns_before_the_chain_does_is_not_taken_out(
         assert (overseer.roster.state(ONE), told.pool.removed) == (State.ACTIVE, [])
 
 
+async def test_a_removal_that_waits_for_the_chain_holds_up_no_invite(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        overseer = told.manager()
+        told.node(1)
+        await trio.sleep(15)
+        told.pool.fault = ChainUnavailable("http://127.0.0.1:1", "away")
+        told.kill(1)
+        while overseer.roster.state(ONE) is not State.DEAD:
+            await trio.sleep(0.5)
+        await trio.sleep(2 * TICK_S)  # the try was made
+        told.pool.active.discard(ONE)  # its owner left, by another tool
+        while overseer.roster.state(ONE) is not State.LEFT:
+            await trio.sleep(0.5)
+        before, asked_s = len(told.pool.invited), trio.current_time()
+        told.node(1)
+        while len(told.pool.invited) == before:
+            await trio.sleep(0.5)
+        assert trio.current_time() - asked_s < 5, "within a look or two"
+
+
 async def test_a_removal_that_the_ledger_refuses_is_tried_again_later(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -241,6 +267,26 @@ async def test_no_reply_time_limit_one_unreachable_node_holds_up_nobody(
         told.node(1)
         await trio.sleep(5)
         assert overseer.roster.state(ONE) is State.ACTIVE
+
+
+async def test_attack_staked_nodes_that_take_invites_and_never_answer_hold_up_nobody(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        overseer = told.manager()
+        hanging = [Account.create().address for _ in range(100)]
+        told.pool.hanging.update(hanging)
+        for address in hanging:
+            told.board.put(address, peer_id(2), "worker")
+        told.node(3)
+        await trio.sleep(10)
+        assert {node.address for node in told.pool.invited} >= set(hanging), "they hang"
+        told.node(1)
+        await trio.sleep(10)
+        assert overseer.roster.state(ONE) is State.ACTIVE
+        told.kill(3)
+        await trio.sleep(72)
+        assert told.pool.removed == [(THREE, REMOVAL_REASON)], "and the dead are taken out in time"
 
 
 async def test_a_silent_manager_does_not_stop_a_nodes_heartbeats(
@@ -321,6 +367,54 @@ async def test_an_unstaked_node_is_not_invited_until_it_has_its_stake(
         told.pool.unstaked.clear()
         await trio.sleep(30)
         assert overseer.roster.state(ONE) is State.ACTIVE
+
+
+async def test_attack_a_worker_leaves_and_comes_back_as_a_validator_that_nobody_listed(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        overseer, roles = told.manager(), ["worker"]
+        await trio.sleep(0.5)  # it beats between the manager's looks at the directory
+        told.node(1, role=lambda: roles[-1])
+        await trio.sleep(15)
+        assert overseer.roster.state(ONE) is State.ACTIVE
+        roles.append("validator")
+        await trio.sleep(25)
+        told.pool.active.discard(ONE)  # it leaves, and goes on beating
+        await trio.sleep(300)
+        assert [node.roles for node in told.pool.invited] == [("worker",)]
+        assert told.pool.active == set()
+        roles.append("worker")
+        await trio.sleep(60)
+        assert told.pool.active == {ONE}, "what it is wanted as, it may be again"
+
+
+async def test_an_invite_that_the_ledger_does_not_let_be_made_ends_no_manager(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        told.pool.invite_fault = Reverted("NotManager")
+        overseer = told.manager()
+        told.node(1)
+        await trio.sleep(40)
+        assert overseer.roster.state(ONE) is State.WAITING
+        told.pool.invite_fault = None
+        await trio.sleep(60)
+        assert overseer.roster.state(ONE) is State.ACTIVE
+
+
+async def test_attack_a_record_is_replaced_while_its_node_is_considered(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with story(tmp_path) as told:
+        told.manager()
+        await trio.sleep(1)
+        told.pool.slow_s = 5.0  # the ledger is asked about the worker's record; meanwhile there is another one
+        told.board.put(ONE, peer_id(1), "worker")
+        await trio.sleep(4)
+        told.board.put(ONE, peer_id(1), "validator")
+        await trio.sleep(60)
+        assert [node.roles for node in told.pool.invited if "validator" in node.roles] == []
 
 
 async def test_the_directory_is_away_for_a_while(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:

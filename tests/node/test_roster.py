@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from node.heartbeat import Mode
-from node.life import Action, State
-from node.roster import INVITE_PATIENCE_S, Roster, Standing
+from node.life import LAPSED_AFTER, Action, State
+from node.roster import Roster, Standing
 from node.streams import Refusal
 
 A, B, C = "0xa", "0xb", "0xc"
@@ -59,8 +59,9 @@ def test_an_invite_that_was_taken_but_never_used_lapses() -> None:
     nodes = roster()
     nodes.announced(A, 5, 0.0)
     nodes.invite_ended(A, taken=True, now_s=1.0)
-    assert watched(nodes, 1, INVITE_PATIENCE_S + 1) == []
-    assert watched(nodes, INVITE_PATIENCE_S + 2, INVITE_PATIENCE_S + 2) == [(A, State.WAITING, Action.NONE)]
+    lapses_s = 1 + LAPSED_AFTER * 10
+    assert watched(nodes, 1, lapses_s) == []
+    assert watched(nodes, lapses_s + 1, lapses_s + 1) == [(A, State.WAITING, Action.NONE)]
     assert [change.action for change in nodes.announced(A, 9, 200.0)] == [Action.INVITE]
 
 

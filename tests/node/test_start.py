@@ -71,6 +71,21 @@ def test_a_wallet_without_stake_tokens(home: Path, chain: Anvil, config: RunConf
     assert_terms_told(done)
 
 
+def test_who_is_kept_out_stakes_nothing_more(home: Path, chain: Anvil, config: RunConfig) -> None:
+    address = create_wallet(home / "barred.json", "secret", iterations=2)
+    purse = Ledger(chain.url, deployment_of(config), chain.account(0))
+    purse.transfer_eth(address, 10**18)
+    manager = Ledger(chain.url, deployment_of(config), CAST[1].account)
+    manager.blacklist(config.ledger.pool_id, address, "spam")
+    done = start(home, "worker", "barred")
+    assert done.returncode == 4, done
+    assert_told(done, "has blacklisted this node", "ask the pool's manager")
+    assert "stake tokens" not in done.stderr.split("fix:")[1], "no tokens at risk for nothing"
+    assert not purse.node(address).registered
+    purse.close()
+    manager.close()
+
+
 def test_a_trainer_that_may_not_manage_the_pool(home: Path) -> None:
     done = start(home, "trainer", "worker-1")
     assert_told(done, "may not manage pool 1", "a manager's wallet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgpack
@@ -19,6 +19,7 @@ from libp2p.exceptions import BaseLibp2pError
 from libp2p.peer.peerinfo import info_from_p2p_addr
 from multiaddr import Multiaddr
 
+from node import streams
 from node.peer_key import make_peer_key
 from node.stream_frames import MAX_MESSAGE_BYTES, MessageMalformed, MessageTooLarge, encode_message, read_message
 from node.streams import BadReply, CannotListen, Peer, PeerTimeout, PeerUnreachable, Refusal, RemoteError, open_peer
@@ -150,7 +151,7 @@ async def test_a_hostile_request_gets_an_error_and_harms_nobody(data: bytes, cod
         assert (reply["ok"], reply["code"]) == (False, code)
         assert "got" in await client.request(address, ECHO, {}, 20)
         with trio.fail_after(10):
-            while server._running:
+            while server._places.taken:
                 await trio.testing.wait_all_tasks_blocked()
 
 
@@ -190,6 +191,35 @@ async def test_too_many_requests_of_one_peer_are_busy_and_another_peer_is_served
             await release.wait()
             assert "got" in await other.request(address, ECHO, {}, 20)
         assert (running, codes) == (8, ["busy"])
+
+
+async def test_attack_requests_that_never_arrive_keep_nobody_else_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MAX_REQUESTS", 16)
+    async with AsyncExitStack() as stack:
+        client, _, address = await stack.enter_async_context(pair(read_timeout_s=30))
+        for number in (5, 6, 7):  # the third one's are more than there are places
+            attacker = await stack.enter_async_context(open_peer(make_peer_key(bytes([number]) * 32), LISTEN))
+            for _ in range(8):
+                stream = await raw_stream(attacker, address)
+                await stream.write(struct.pack(">I", 4000))
+            for _ in range(5):
+                assert "got" in await client.request(address, ECHO, {}, 5)
+
+
+async def test_attack_one_peer_that_is_refused_takes_no_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MAX_REQUESTS", 16)
+    async with pair() as (client, server, address), open_peer(make_peer_key(b"\3" * 32), LISTEN) as attacker:
+        server.handle("/test/hold/1", silence, 4096)
+        busy = 0
+        for _ in range(24):  # and it never closes a stream on which it was told so
+            info = info_from_p2p_addr(Multiaddr(address))
+            await attacker.host.connect(info)
+            stream = await attacker.host.new_stream(info.peer_id, [TProtocol("/test/hold/1")])
+            await stream.write(encode_message({"id": 1, "body": {}}, 4096))
+            with trio.move_on_after(0.2):
+                busy += (await read_message(stream, 4096))["code"] == "busy"
+        assert busy == 16
+        assert "got" in await client.request(address, ECHO, {}, 5)
 
 
 async def test_what_cannot_be_reached() -> None:

@@ -43,7 +43,7 @@ CROWD = [tuple(_RANDOM.randrange(4, 260) for _ in range(_RANDOM.randrange(1, 200
 STAGES = ("first", "reloaded", "swapped", "other seed", "unseeded")
 SEEDS = dict.fromkeys(("first", "reloaded", "swapped", "crowd", "cut"), SEED) | {"other seed": OTHER_SEED}
 NOISE = 1e-3
-"""Logits by which float32 in another order of summation moved a margin here, at most 2e-5, with room."""
+"""Logits by which float32, summed in another order, may move a margin; in 5,184 tokens of each engine it moved none."""
 
 
 @pytest.fixture(scope="module")

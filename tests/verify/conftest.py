@@ -19,6 +19,7 @@ from rl.rollouts import Rollout, write_rollouts
 from rl.seeded import Sampling, choose, completion_key
 from rl.tasks import Task, load_task
 from verify.checks import dictated_problems
+from verify.policy import Policy
 from verify.prefill import TransformersPolicy
 from verify.proofs import build_many
 from verify.rules import Claim, Rules
@@ -150,9 +151,13 @@ class World:
     def finding_of_file(self, path: Path | None, claim: Claim, **options: Any) -> str:
         return short(self.judge_file(path, claim, **options))
 
-    def judge_file(self, path: Path | None, claim: Claim, *, rules: Rules = RULES, **options: Any) -> Verdict:
-        """Options are `verify.verdict.judge`'s: earlier, observe, without."""
-        return judge(path, claim=claim, rules=rules, task=self.task, load_policy=lambda version: self.policy, **options)
+    def judge_file(
+        self, path: Path | None, claim: Claim, *, rules: Rules = RULES, load: Policy | None = None, **options: Any
+    ) -> Verdict:
+        """By the policy `load`, or the world's. Options are `verify.verdict.judge`'s: earlier, observe, without."""
+        return judge(
+            path, claim=claim, rules=rules, task=self.task, load_policy=lambda version: load or self.policy, **options
+        )
 
     def examine(
         self, rollouts: Sequence[Rollout], claim: Claim = CLAIM, *, rules: Rules = RULES, **options: Any

@@ -11,6 +11,7 @@ import torch
 
 from rl.rollouts import Rollout
 from tests.verify.conftest import RULES, UNSEEDED
+from verify.prefill import TransformersPolicy
 
 Rollouts = tuple[Rollout, ...]
 
@@ -172,3 +173,67 @@ def test_greedy_decoding(world) -> None:
     assert world.finding(cheat) == "rejected: duplicates"
     assert world.finding(cheat, without={"duplicates"}) == "rejected: sampling"
     assert world.finding(cheat, rules=UNSEEDED, without={"duplicates"}) == "rejected: distribution"
+
+
+def test_another_temperature_than_the_pools(world) -> None:
+    for temperature in (0.7, 1.4):
+        cheat = world.prove(world.generate(rules=replace(RULES, temperature=temperature)))
+        assert world.finding(cheat) == "rejected: sampling"
+
+
+def test_a_top_k_of_ones_own(world) -> None:
+    cheat = world.prove(world.generate(rules=replace(RULES, top_k=5)))
+    assert world.finding(cheat) == "rejected: sampling"
+    assert world.finding(cheat, rules=UNSEEDED) == "rejected: distribution"
+
+
+def test_the_best_of_two_for_every_answer(world, claim) -> None:
+    first, second = world.generate(), world.generate(claim=replace(claim, counter=1))
+    longest = [max(pair, key=lambda r: len(set(r.completion_ids))) for pair in zip(first, second, strict=True)]
+    cheat = [
+        replace(f, completion_ids=r.completion_ids, text=r.text, finish_reason=r.finish_reason, reward=f.reward)
+        for f, r in zip(first, longest, strict=True)
+    ]
+    assert world.finding(world.prove(cheat), without={"reward"}) == "rejected: sampling"
+
+
+def test_one_token_edited(world, honest: Rollouts) -> None:
+    row = next(n for n, r in enumerate(honest) if len(r.completion_ids) == 40)
+    ids = list(honest[row].completion_ids)
+    ids[20] = 3 + (ids[20] - 2) % 95
+    text = world.policy.tokenizer.decode(ids, skip_special_tokens=True)
+    cheat = world.prove(world.edit(honest, row, completion_ids=tuple(ids), text=text))
+    assert world.finding(cheat, without={"reward"}) == "rejected: sampling"
+
+
+def test_anothers_seed(world, claim) -> None:
+    cheat = world.generate(claim=replace(claim, worker="0x" + "b2" * 20))
+    same = [replace(r, problem_id=h.problem_id, prompt_ids=h.prompt_ids) for r, h in zip(cheat, world.generate(),
+                                                                                         strict=True)]  # fmt: skip
+    assert world.finding(world.prove(same), without={"reward"}) == "rejected: sampling"
+
+
+def test_log_probabilities_that_were_made_up(world, honest: Rollouts) -> None:
+    for wrong in (0.0, -1.0):
+        cheat = [replace(r, logprobs=(wrong,) * len(r.logprobs)) for r in honest]
+        assert world.finding(cheat) == "rejected: logprobs"
+
+
+# --- honest work of other arithmetic and other rules
+
+
+@pytest.mark.parametrize("pair", [("float32", "bfloat16"), ("bfloat16", "float32"), ("float32", "float32")])
+def test_honest_work_is_accepted_in_every_pair_of_arithmetics(world, checkpoint, pair: tuple[str, str]) -> None:
+    decode, prefill = (TransformersPolicy(checkpoint, compute_dtype=kind) for kind in pair)
+    verdict = world.judge(world.generate(policy=decode), load=prefill)
+    assert verdict.outcome == "accepted", verdict
+    assert verdict.facts["margin_max"] < 0.8
+
+
+@pytest.mark.parametrize("rule", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.8}, {"top_k": 8, "top_p": 0.9}])
+def test_honest_work_is_accepted_under_every_rule(world, checkpoint, rule: dict) -> None:
+    rules = replace(RULES, **rule)
+    honest = world.generate(rules=rules, policy=TransformersPolicy(checkpoint, compute_dtype="float32"))
+    verdict = world.judge(honest, rules=rules)
+    assert verdict.outcome == "accepted", verdict
+    assert world.finding(world.prove(world.generate()), rules=rules) == "rejected: sampling"

@@ -122,7 +122,7 @@ interface ICourt {
     /// By anyone: put a submission before the validators. Opening it again changes nothing.
     function open(IRunLedger.File calldata file) external returns (bytes32 docketId);
     /// By the pool's manager or one of its validators: ask whether a node was dishonest in another way:
-    /// one that is a member, or left less than the pool's verdict window ago.
+    /// one that is a member, or left less than the pool's verdict window ago and was not found guilty since.
     function accuse(uint256 poolId, address node, bytes32 reason, bytes32 evidenceHash)
         external
         returns (bytes32 docketId);

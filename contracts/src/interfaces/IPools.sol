@@ -18,7 +18,7 @@ interface IPools {
     /// @param quorum validators that must agree on a verdict; @param panel how many are drawn at first, at least quorum
     /// @param roundS seconds until the panel widens; @param verdictS seconds after which nobody can be slashed any more,
     /// less than the registry's unbonding time
-    /// @param challengeS seconds to appeal, and then again to judge the appeal
+    /// @param challengeS seconds to appeal, and then again to judge the appeal, at most the registry's unbonding time
     /// @param leaseS seconds for which a manager that falls silent stays the manager
     /// @param requirementsUri where what a member's machine must be is described; at most 256 bytes, all read per verdict
     struct Terms {
@@ -64,7 +64,7 @@ interface IPools {
     error BadQuorum(uint256 quorum, uint256 panel);
     error BadWindows();
     error RequirementsTooLong(uint256 size, uint256 limit);
-    error WindowAboveUnbonding(uint256 verdictS, uint256 unbondingS);
+    error WindowAboveUnbonding(uint256 windowS, uint256 unbondingS);
     error WrongState(State state);
     error NotManager(address caller);
     error LeaseHeld(address manager, uint256 expires);

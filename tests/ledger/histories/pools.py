@@ -41,7 +41,8 @@ class PoolActs(Draw):
             terms = dataclasses.replace(terms, quorum=1, panel=2, verdict_s=250, challenge_s=60, member_limit=8)
         wrong = [
             {"slash_wei": 11}, {"quorum": 0}, {"quorum": 255, "panel": 255}, {"panel": 0}, {"round_s": 0},
-            {"verdict_s": 300}, {"verdict_s": 299}, {"challenge_s": 0}, {"lease_s": 0}, {"requirements_uri": "x" * 257},
+            {"verdict_s": 300}, {"verdict_s": 299}, {"challenge_s": 0}, {"challenge_s": 301}, {"lease_s": 0},
+            {"requirements_uri": "x" * 257},
         ]  # fmt: skip
         if self.odd(0.3) and self.rules.pools.pools:
             terms = dataclasses.replace(terms, **rng.choice(wrong))

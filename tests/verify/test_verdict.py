@@ -1,0 +1,114 @@
+"""Which checks are made, in which order, and what is told of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rl.rollouts import Rollout
+from tests.verify.conftest import UNSEEDED
+from verify.rejection import SENTENCES, UNPUNISHED
+from verify.verdict import CHECKS, CheckFailed
+
+Rollouts = tuple[Rollout, ...]
+NAMES = [check.name for check in CHECKS]
+
+
+def test_each_check_has_its_own_code_and_each_code_its_check() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert set(NAMES) == set(SENTENCES)
+
+
+def test_a_check_needs_only_what_comes_before_it() -> None:
+    for place, check in enumerate(CHECKS):
+        assert set(check.needs) <= set(NAMES[:place])
+
+
+def test_what_only_the_ledger_says_comes_first_and_the_forward_pass_last(world, honest: Rollouts) -> None:
+    assert NAMES[:4] == ["late", "unavailable", "size", "hash"]
+    run_at: list[str] = []
+    told: list[str] = []
+
+    class Watched:
+        tokenizer, hidden_size, vocab_size = world.policy.tokenizer, world.policy.hidden_size, world.policy.vocab_size
+
+        def prefill(self, *arguments: object, **options: object) -> object:
+            run_at.append(told[-1])
+            return world.policy.prefill(*arguments, **options)
+
+    path, claim = world.record(honest)
+    verdict = world.judge_file(path, claim, load=Watched(), observe=lambda name, *_: told.append(name))
+    assert verdict.outcome == "accepted"
+    assert run_at == ["text"], "once, after every check that does without"
+    assert told == NAMES
+
+
+def test_an_observer_hears_of_each_check_with_its_own_numbers_until_the_first_failure(world, honest: Rollouts) -> None:
+    seen = []
+    verdict = world.judge(world.edit(honest, 2, reward=0.5), observe=lambda *told: seen.append(told))
+    assert [name for name, _, _ in seen] == NAMES[: NAMES.index("reward") + 1]
+    assert [name for name, finding, _ in seen if finding is not None] == ["reward"]
+    assert seen[-1][1] == verdict.rejection
+    facts: dict[str, float] = {}
+    for _, _, measured in seen:
+        assert not facts.keys() & measured.keys()
+        facts |= measured
+    assert facts == verdict.facts
+
+
+def test_a_check_that_is_switched_off_leaves_the_cheat_to_the_next_one(world, honest: Rollouts) -> None:
+    cheat = world.edit(honest, 2, reward=float("nan"))
+    assert world.finding(cheat) == "rejected: bounds"
+    assert world.finding(cheat, without={"bounds"}) == "accepted", "no other check is made of values out of bounds"
+    late = replace(honest[0], policy_version=2)
+    assert world.finding([replace(r, policy_version=2) for r in honest], without={"stale"}) == "accepted"
+    assert world.finding(world.edit(honest, 0, policy_version=late.policy_version)) == "rejected: version"
+
+
+def test_every_check_that_can_be_made_is_made_of_a_file_with_many_faults(world, honest: Rollouts) -> None:
+    cheat = [replace(r, text="7", reward=1.0, logprobs=(-3.0,) * len(r.logprobs)) for r in honest]
+    found = world.examine(cheat)
+    assert list(found) == NAMES
+    assert {name for name, detail in found.items() if detail} == {"text", "reward", "logprobs"} - (
+        set() if found["reward"] else {"reward"}
+    )
+    cheat = world.edit(honest, 2, completion_ids=(-1,))
+    found = world.examine(cheat)
+    assert [name for name, detail in found.items() if detail] == ["bounds", "proof-count"]
+    assert "sampling" not in found, "nothing can be said of tokens that do not exist"
+    assert "prompt" in found
+    assert list(world.examine(honest[:-1])) == NAMES[: NAMES.index("row-count") + 1]
+
+
+def test_a_prompt_that_is_not_canonical_is_no_reason_to_run_the_policy_on_it(world, honest: Rollouts) -> None:
+    found = world.examine([replace(r, prompt_ids=(10**9,)) for r in honest])
+    assert [name for name, detail in found.items() if detail] == ["prompt"]
+
+
+def test_an_unseeded_pool_asks_other_questions(world) -> None:
+    honest = world.generate(rules=UNSEEDED, seed=2)
+    seeded, unseeded = world.judge(honest), world.judge(honest, rules=UNSEEDED)
+    assert (seeded.outcome, unseeded.outcome) == ("rejected", "accepted")
+    assert seeded.facts["margin_max"] > 2
+    assert "surprise_z" not in seeded.facts
+    assert "margin_max" not in unseeded.facts
+    assert abs(unseeded.facts["surprise_z"]) < 5
+
+
+def test_cuts_need_a_seed_and_an_audit_a_share() -> None:
+    with pytest.raises(ValueError, match=r"set rl\.seeded"):
+        replace(UNSEEDED, top_k=5)
+    for share in (0.0, -1.0, 1.1, float("nan")):
+        with pytest.raises(ValueError, match="share above 0"):
+            replace(UNSEEDED, audit_share=share)
+
+
+def test_the_failing_check_is_named(world, honest: Rollouts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(type(world.policy), "prefill", crash)
+    with pytest.raises(CheckFailed, match="proof-mismatch: RuntimeError: out of memory"):
+        world.judge(honest)
+    assert set(SENTENCES) > UNPUNISHED
