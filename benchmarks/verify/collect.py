@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 
 from benchmarks.verify.measure import record_path
 from benchmarks.verify.plan import RATES, Case, plan
@@ -26,6 +25,12 @@ ENGINE = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "HF_HUB_OFFLINE": "1",
 }
+LOW = ("nice", "-n", "5")
+Way = tuple[ComputeType, str]
+"""A validator's arithmetic, and the pool that it stands for: seeded or unseeded."""
+WAYS: tuple[Way, ...] = (("bfloat16", "seeded"), ("bfloat16", "unseeded"), ("float32", "seeded"))
+FINE = ("int8", "int4", "noise 1e-3", "demo int8")
+"""Cheats that are also measured by a validator that prefills in float32."""
 MEASURED_UNSEEDED = (
     "honest vllm bfloat16, 1 thread, batch 64",
     "honest vllm bfloat16, 1 thread, batch 16",
@@ -54,82 +59,90 @@ def environment(threads: int) -> dict[str, str]:
 
 def child(module: str, *arguments: str, threads: int = 1) -> None:
     """Run a module of this package to its end, at a lower priority. Raises StudyFailed."""
-    command = ["nice", "-n", "5", sys.executable, "-W", "ignore", "-m", f"benchmarks.verify.{module}", *arguments]
+    command = [*LOW, sys.executable, "-W", "ignore", "-m", f"benchmarks.verify.{module}", *arguments]
     if subprocess.run(command, cwd=ROOT, env=environment(threads), check=False).returncode != 0:
         raise StudyFailed(f"benchmarks.verify.{module} failed; its message is above")
 
 
 class Measurer:
-    """The validator's process for one arithmetic: cases in, a line for each that is done."""
+    """A validator's process of one way: cases in, a line for each that is done."""
 
-    def __init__(self, out: Path, scale: str, compute_type: ComputeType) -> None:
-        self._out, self._arguments, self._compute_type = out, (str(out), scale, compute_type), compute_type
+    def __init__(self, out: Path, scale: str, way: Way) -> None:
+        self._out, self._scale, self._way = out, scale, way
         self._process: subprocess.Popen[str] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1)
 
-    def __enter__(self) -> Measurer:
-        return self
+    def measure(self, case: Case) -> Future[None]:
+        """When its turn comes, unless it is there already. The result raises StudyFailed."""
+        return self._thread.submit(self._measure, case)
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """After what is under way; what waits is dropped."""
+        self._thread.shutdown(cancel_futures=True)
         if self._process is not None:
             self._process.communicate()
 
-    def measure(self, case: Case, kind: str = "seeded") -> None:
-        """Raises StudyFailed."""
-        if record_path(self._out, case, self._compute_type, kind).exists():
+    def _measure(self, case: Case) -> None:
+        if record_path(self._out, case, *self._way).exists():
             return
         if self._process is None:
-            command = ["nice", "-n", "5", sys.executable, "-W", "ignore", "-m", "benchmarks.verify.measure"]
+            arguments = [str(self._out), self._scale, *self._way]
             self._process = subprocess.Popen(
-                [*command, *self._arguments],
+                [*LOW, sys.executable, "-W", "ignore", "-m", "benchmarks.verify.measure", *arguments],
                 cwd=ROOT,
                 env=environment(1),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{kind}\t{case.name}\n")
-        self._process.stdin.flush()
-        if not self._process.stdout.readline():
+        words, answers = self._process.stdin, self._process.stdout
+        if words is None or answers is None:
+            raise StudyFailed("the measuring process has no pipes")
+        try:
+            words.write(f"{case.name}\n")
+            words.flush()
+        except BrokenPipeError as fault:
+            raise StudyFailed(f"measuring {case.name} failed; the message is above") from fault
+        if not answers.readline():
             raise StudyFailed(f"measuring {case.name} failed; the message is above")
 
 
 def collect(out: Path, *, quick: bool, say: Callable[[str], None]) -> None:
     """Make all that the study reads. Raises StudyFailed."""
     scale, cases = "quick" if quick else "full", plan(quick=quick)
-    ways: tuple[ComputeType, ...] = ("bfloat16", "float32")
-    with (
-        Measurer(out, scale, ways[0]) as coarse,
-        Measurer(out, scale, ways[1]) as fine,
-        ThreadPoolExecutor(max_workers=1) as background,
-    ):
-
-        def measure(some: Sequence[Case]) -> None:
+    measurers = {way: Measurer(out, scale, way) for way in WAYS}
+    pending: list[tuple[str, Future[None]]] = []
+    try:
+        for some in [*_batches(cases), [case for case in cases if case.source]]:
+            if not some[0].source:
+                _generate(out, scale, some)
+                say(f"generated {len(some)} cases with {some[0].engine}")
             for case in some:
-                coarse.measure(case)
-                if case.name in MEASURED_UNSEEDED:
-                    coarse.measure(case, "unseeded")
-                say(f"measured {case.name}")
-
-        pending: list[Future[None]] = []
-        for some in _batches(cases):
-            if some[0].weights.startswith("trained"):
-                for rate in RATES:
-                    child("older", str(out), scale, rate)
-            child("generate", str(out), scale, *[case.name for case in some], threads=some[0].engine.threads)
-            say(f"generated {len(some)} cases with {some[0].engine}")
-            pending.append(background.submit(measure, some))
-        pending.append(background.submit(measure, [case for case in cases if case.source]))
-        for one in pending:
+                pending += [
+                    (f"{case.name}, {' '.join(way)}", measurer.measure(case))
+                    for way, measurer in measurers.items()
+                    if wanted(case, way)
+                ]
+        for name, one in pending:
             one.result()
-        for case in cases:
-            if case.honest or case.name in FINE:
-                fine.measure(case)
-                say(f"measured {case.name} in float32")
+            say(f"measured {name}")
+    finally:
+        for measurer in measurers.values():
+            measurer.close()
 
 
-FINE = ("int8", "int4", "noise 1e-3", "demo int8")
-"""Cheats that are also measured by a validator that prefills in float32."""
+def wanted(case: Case, way: Way) -> bool:
+    """Whether a case is measured in such a way."""
+    if way == ("bfloat16", "unseeded"):
+        return case.name in MEASURED_UNSEEDED
+    return way[0] == "bfloat16" or case.honest or case.name in FINE
+
+
+def _generate(out: Path, scale: str, some: Sequence[Case]) -> None:
+    if some[0].weights.startswith("trained"):
+        for rate in RATES:
+            child("older", str(out), scale, rate)
+    child("generate", str(out), scale, *[case.name for case in some], threads=some[0].engine.threads)
 
 
 def _batches(cases: Sequence[Case]) -> list[list[Case]]:

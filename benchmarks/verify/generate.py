@@ -62,7 +62,9 @@ def main(out: Path, quick: bool, names: Sequence[str]) -> None:
         write_rollouts(path, tuple(made))
         tokens = sum(len(r.completion_ids) for r in made)
         reward = sum(r.reward for r in made) / len(made)
-        print(f"{case.name}: {len(made)} completions of {tokens / len(made):.1f} tokens, reward {reward:.2f}", flush=True)
+        print(
+            f"{case.name}: {len(made)} completions of {tokens / len(made):.1f} tokens, reward {reward:.2f}", flush=True
+        )
 
 
 def start_engine(kind: EngineKind, folder: Path) -> Engine:

@@ -79,9 +79,7 @@ def drawn(
     completions: Sequence[Completion], count: int, generator: np.random.Generator, size: int = SUBMISSION
 ) -> list[list[Completion]]:
     """`count` submissions drawn from completions of one kind, each without repeats."""
-    return [
-        [completions[row] for row in generator.choice(len(completions), size, replace=False)] for _ in range(count)
-    ]
+    return [[completions[row] for row in generator.choice(len(completions), size, replace=False)] for _ in range(count)]
 
 
 STATISTICS = (

@@ -1,7 +1,7 @@
 """The validator's process of the study: prefills the cases that it is named, and keeps what it measures of each.
 
-Arguments: folder, "full" or "quick", arithmetic. Each line of the input names a case, after "seeded" or "unseeded" and
-a tab; each line of the output says that one is done. It gives no verdict.
+Arguments: folder, "full" or "quick", arithmetic, "seeded" or "unseeded". Each line of the input names a case; each line
+of the output says that one is done. It gives no verdict.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ def record_path(out: Path, case: Case, compute_type: str, kind: str) -> Path:
     return out / "records" / f"{case.file_name}.{compute_type}.{kind}.npz"
 
 
-def main(out: Path, quick: bool, compute_type: str) -> None:
+def main(out: Path, quick: bool, compute_type: str, kind: str) -> None:
     """Measure what is missing, until the input ends."""
     policy = TransformersPolicy(base_model(""), compute_dtype=compute_type)  # type: ignore[arg-type]
     for line in sys.stdin:
-        kind, name = line.rstrip("\n").split("\t")
-        case = find(name, quick=quick)
+        case = find(line.rstrip("\n"), quick=quick)
         path = record_path(out, case, compute_type, kind)
         if not path.exists():
             _measure(policy, out, quick, case, path, seeded=kind == "seeded")
-        print(name, flush=True)
+        print(case.name, flush=True)
 
 
 def _measure(policy: TransformersPolicy, out: Path, quick: bool, case: Case, path: Path, *, seeded: bool) -> None:
@@ -79,4 +78,4 @@ def _errors(rollouts: list[Rollout], prefilled: list[Prefilled]) -> list[tuple[B
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] == "quick", sys.argv[3])
+    main(Path(sys.argv[1]), sys.argv[2] == "quick", sys.argv[3], sys.argv[4])

@@ -133,8 +133,16 @@ def _cheats() -> tuple[Case, ...]:
         case("best of 2", trick="best of 2"),
         case("other prompt", trick="other prompt"),
         *(
-            replace(case(f"{name}{'' if every == 1 else f', one in {every}'}", **altered), alteration=name, one_in=every)
-            for name, every in (("early stop", 1), ("early stop", 16), ("edited token", 1), ("edited token", 16), ("replay", 1))
+            replace(
+                case(f"{name}{'' if every == 1 else f', one in {every}'}", **altered), alteration=name, one_in=every
+            )
+            for name, every in (
+                ("early stop", 1),
+                ("early stop", 16),
+                ("edited token", 1),
+                ("edited token", 16),
+                ("replay", 1),
+            )
         ),
     )
 

@@ -29,9 +29,7 @@ class Completion:
     """Without states."""
 
 
-def write_record(
-    path: Path, errors: Sequence[Sequence[BlockErrors]], prefilled: Sequence[Prefilled]
-) -> None:
+def write_record(path: Path, errors: Sequence[Sequence[BlockErrors]], prefilled: Sequence[Prefilled]) -> None:
     """Numbers of the completions of one file, whole or not at all."""
     arrays = {
         "blocks": np.array([len(one) for one in errors]),

@@ -3,7 +3,8 @@
 Exceedances over a high threshold follow a generalised Pareto law whatever the values' own law (Pickands 1975). It is
 fitted by probability-weighted moments (Hosking and Wallis 1987), a closed form that cannot fail to converge. A fitted
 shape below 0 claims an upper end of the values and hence chances of exactly 0; so small samples may not claim it, and
-the shape is taken as 0 (an exponential tail) or more.
+the shape is taken as 0 (an exponential tail) or more. Values that are all equal up there (no error at all, as float32
+often has) show no spread that could be extrapolated: nothing is expected beyond them.
 """
 
 from __future__ import annotations
@@ -30,14 +31,18 @@ class Tail:
 
     def beyond(self, value: float) -> float:
         """Probability that one value exceeds `value`; the threshold's own where it lies below that."""
-        excess = max(0.0, value - self.threshold) / self.scale
+        if value <= self.threshold:
+            return self.share
+        if self.scale == 0.0:
+            return 0.0
+        excess = (value - self.threshold) / self.scale
         if self.shape == 0.0:
             return self.share * exp(-excess)
         return self.share * exp(-log(1.0 + self.shape * excess) / self.shape)
 
 
 def fit_tail(values: np.ndarray, share: float = SHARE) -> Tail:
-    """The tail of independent values, float [count]. Raises ValueError if they are too few, or all equal up there."""
+    """The tail of independent values, float [count]. Raises ValueError if they are too few."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     count = max(LEAST, round(share * len(ordered)))
     if len(ordered) <= count:
@@ -47,13 +52,16 @@ def fit_tail(values: np.ndarray, share: float = SHARE) -> Tail:
     weights = (count - np.arange(1, count + 1)) / (count - 1)
     first, second = float(excess.mean()), float((weights * excess).mean())
     if first <= 0.0:
-        raise ValueError("the largest values are all equal; they have no tail")
+        return Tail(threshold=threshold, share=count / len(ordered), scale=0.0, shape=0.0)
     # With first = scale / (1 - shape) and second = scale / (2 (2 - shape)):
     shape = 2.0 - first / (first - 2.0 * second)
     if shape <= 0.0:
         return Tail(threshold=threshold, share=count / len(ordered), scale=first, shape=0.0)
     return Tail(
-        threshold=threshold, share=count / len(ordered), scale=2.0 * first * second / (first - 2.0 * second), shape=shape
+        threshold=threshold,
+        share=count / len(ordered),
+        scale=2.0 * first * second / (first - 2.0 * second),
+        shape=shape,
     )
 
 
