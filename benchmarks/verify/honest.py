@@ -86,13 +86,12 @@ def bounds(
             excess = [_sigmas(one, limits) for one in several_gaps]
             found.append(_bound(f"{size}: {kind}, sigmas above its mean bound", excess, limits.sigmas, many))
     share = float((margins > 0).mean())
+    shares = [choices([one.prefilled for one in some], thresholds).mismatches / _tokens(some) for some in drawn]
     found.append(
         Bound(
             name="submission: tokens not forced",
             bound=thresholds.mismatch_share,
-            worst=max(
-                choices([one.prefilled for one in some], thresholds).mismatches / _tokens(some) for some in drawn
-            ),
+            worst=max(shares),
             mean=share,
             chance=chance.FALSE_ALARM if share <= thresholds.mismatch_share else 1.0,
             shape=0.0,

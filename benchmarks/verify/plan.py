@@ -132,18 +132,11 @@ def _cheats() -> tuple[Case, ...]:
         case("top-k 20", sampling=Sampling(top_k=20)),
         case("best of 2", trick="best of 2"),
         case("other prompt", trick="other prompt"),
-        *(
-            replace(
-                case(f"{name}{'' if every == 1 else f', one in {every}'}", **altered), alteration=name, one_in=every
-            )
-            for name, every in (
-                ("early stop", 1),
-                ("early stop", 16),
-                ("edited token", 1),
-                ("edited token", 16),
-                ("replay", 1),
-            )
-        ),
+        case("early stop", **altered, alteration="early stop"),
+        case("early stop, one in 16", **altered, alteration="early stop", one_in=16),
+        case("edited token", **altered, alteration="edited token"),
+        case("edited token, one in 16", **altered, alteration="edited token", one_in=16),
+        case("replay", **altered, alteration="replay"),
     )
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
 
 from benchmarks.verify.judging import STATISTICS
 from benchmarks.verify.study import Study
 from benchmarks.verify.tails import curve
-
-mpl.use("Agg")
-mpl.rcParams["svg.hashsalt"] = "bench_verify"  # equal figures give equal bytes
-import matplotlib.pyplot as plt
 
 SHOWN = ("mantissa error, mean", "exponent mismatches, mean", "margin, mean", "margin, largest")
 CURVES = (
@@ -37,7 +35,8 @@ def draw(study: Study, folder: Path) -> None:
 
 def _separation(study: Study, path: Path) -> None:
     names = ["honest", *[c.name for c in study.cheats if c.setting == "long" and c.seeded and c.prefill == "bfloat16"]]
-    figure, axes = plt.subplots(1, len(SHOWN), figsize=(13, 0.3 * len(names) + 1.2), sharey=True)
+    figure = Figure(figsize=(13, 0.3 * len(names) + 1.2), layout="tight")
+    axes = figure.subplots(1, len(SHOWN), sharey=True)
     for axis, statistic in zip(axes, SHOWN, strict=True):
         values = [study.scores[name][statistic] for name in names]
         for row, one in enumerate(values):
@@ -52,12 +51,12 @@ def _separation(study: Study, path: Path) -> None:
         axis.grid(axis="x", linewidth=0.3)
     axes[0].set_yticks(range(len(names)), names, fontsize=8)
     axes[0].invert_yaxis()
-    figure.tight_layout()
     _save(figure, path)
 
 
 def _curves(study: Study, path: Path) -> None:
-    figure, axes = plt.subplots(1, len(STATISTICS[:5]), figsize=(15, 3.4), sharey=True)
+    figure = Figure(figsize=(15, 3.4), layout="tight")
+    axes = figure.subplots(1, len(STATISTICS[:5]), sharey=True)
     for axis, statistic in zip(axes, STATISTICS[:5], strict=True):
         for name in CURVES:
             if name in study.scores:
@@ -69,10 +68,9 @@ def _curves(study: Study, path: Path) -> None:
         axis.grid(linewidth=0.3)
     axes[0].set_ylabel("cheats above the bound", fontsize=8)
     axes[-1].legend(fontsize=7, loc="lower right")
-    figure.tight_layout()
     _save(figure, path)
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+def _save(figure: Figure, path: Path) -> None:
+    with mpl.rc_context({"svg.hashsalt": "bench_verify"}):  # equal figures give equal bytes
+        FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
