@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.verify.judging import CHECKS, STATISTICS, UNSEEDED
+from benchmarks.verify.judging import CHECKS, UNSEEDED
 from benchmarks.verify.study import Cheat, HonestKind, Study
 from verify.audit import share_needed
 
@@ -51,11 +51,15 @@ def audit_table(groups: int = 16) -> dict[str, dict[str, float]]:
 def markdown(study: Study) -> str:
     """All tables, in the order of the page."""
     parts = [_honest(study.honest), _chances(study.honest)]
-    for setting, words in (("long", "64 tokens"), ("demo", "10 tokens, the demo's setting")):
-        some = [c for c in study.cheats if c.setting == setting and c.seeded and c.prefill == "bfloat16"]
-        parts.append(f"Cheats, {words}:\n\n" + _cheats(some))
-    parts.append("A validator in float32:\n\n" + _cheats([c for c in study.cheats if c.prefill == "float32"]))
-    parts.append("An unseeded pool:\n\n" + _unseeded([c for c in study.cheats if not c.seeded]))
+    coarse = [cheat for cheat in study.cheats if cheat.seeded and cheat.prefill == "bfloat16"]
+    for words, some, table in (
+        ("Cheats, 64 tokens", [cheat for cheat in coarse if cheat.setting == "long"], _cheats),
+        ("Cheats, 10 tokens, the demo's setting", [cheat for cheat in coarse if cheat.setting == "demo"], _cheats),
+        ("A validator in float32", [cheat for cheat in study.cheats if cheat.prefill == "float32"], _cheats),
+        ("An unseeded pool", [cheat for cheat in study.cheats if not cheat.seeded], _unseeded),
+    ):
+        if some:
+            parts.append(f"{words}:\n\n{table(some)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -120,6 +124,3 @@ def _share(share: float) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-__all__ = ["STATISTICS", "audit_table", "markdown", "summary"]

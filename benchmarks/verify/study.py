@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.verify.collect import FINE, MEASURED_UNSEEDED
+from benchmarks.verify.collect import WAYS, Way, wanted
 from benchmarks.verify.generate import rollouts_path
 from benchmarks.verify.honest import Bound, bounds, moments
 from benchmarks.verify.judging import (
@@ -35,6 +35,7 @@ from verify.thresholds import Thresholds, thresholds_for
 DRAWN = 500
 """Submissions drawn from the completions of a kind."""
 SEED = 0
+SEEDED, UNSEEDED_POOL, FINE = WAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,72 +86,67 @@ class Study:
 
     honest: list[HonestKind]
     unseeded_honest: tuple[int, int]
-    """Drawn submissions of honest work in an unseeded pool, and how many of them are rejected."""
+    """Drawn submissions of honest work in an unseeded pool, and how many of them are rejected; (0, 0) if quick."""
     cheats: list[Cheat]
     copies: dict[str, float]
-    """Share of submissions that the check against copies rejects, if replayed and if honest."""
+    """Replays → share of submissions that the check against copies rejects."""
     scores: dict[str, dict[str, np.ndarray]]
     """Case → statistic → value of each drawn submission; honest work is "honest" and "demo honest"."""
 
 
-def read_case(out: Path, case: Case, prefill: ComputeType = "bfloat16", kind: str = "seeded") -> list[Completion]:
-    """What was measured of a case."""
-    return read_record(rollouts_path(out, case), record_path(out, case, prefill, kind))
+def read_case(out: Path, case: Case, way: Way) -> list[Completion]:
+    """What was measured of a case; whoever has its proofs made by the right policy reports that one's numbers too."""
+    completions = read_record(rollouts_path(out, case), record_path(out, case, *way))
+    if not case.reproved:
+        return completions
+    return [
+        replace(one, rollout=replace(one.rollout, logprobs=tuple(one.prefilled.logprobs.tolist())))
+        for one in completions
+    ]
 
 
 def study(out: Path, *, quick: bool, count: int = DRAWN) -> Study:
     """Read and judge everything. Raises FileNotFoundError if something was not collected."""
     cases = plan(quick=quick)
     generator = np.random.default_rng(SEED)
-    honest, scores = [], {}
-    for (setting, decode, prefill), members in sorted(_honest(cases).items()):
-        completions = [one for case in members for one in read_case(out, case, prefill)]
-        limits = thresholds_for(decode, prefill)
-        honest.append(_honest_kind(setting, decode, prefill, completions, limits, count, generator))
-    for setting in ("long", "demo"):
-        completions = [one for case in cases if case.honest and case.setting == setting for one in read_case(out, case)]
-        scores["honest" if setting == "long" else "demo honest"] = _scores(
-            drawn(completions, count, generator), thresholds_for("auto", "bfloat16")
-        )
-        scores[f"one, {setting}"] = _scores([[one] for one in completions], thresholds_for("auto", "bfloat16"))
-    cheats = []
-    for case in (case for case in cases if not case.honest):
-        for prefill in ("bfloat16", "float32") if case.name in FINE else ("bfloat16",):
-            cheats.append(_cheat(out, case, prefill, scores, count, generator))
-        if case.name in MEASURED_UNSEEDED:
-            cheats.append(_unseeded(out, case, count, generator))
-    plain = [case for case in cases if case.honest and case.name in MEASURED_UNSEEDED]
-    unseeded = [one for case in plain for one in read_case(out, case, kind="unseeded")]
-    samples = drawn(unseeded, count, generator)
-    limits = thresholds_for("bfloat16", "bfloat16")
-    rejected = sum(bool(findings(one, limits, seeded=False)) for one in samples)
+
+    def measured(way: Way, *, honest: bool) -> list[Case]:
+        return [case for case in cases if case.honest == honest and wanted(case, way, quick=quick)]
+
+    kinds: dict[tuple[str, ComputeType, ComputeType], list[Case]] = defaultdict(list)
+    for way in (SEEDED, FINE):
+        for case in measured(way, honest=True):
+            kinds[case.setting, case.engine.compute_type, way[0]].append(case)
+    honest = [_honest_kind(out, kind, members, count, generator) for kind, members in kinds.items()]
+    scores = {}
+    for setting, name in (("long", "honest"), ("demo", "demo honest")):
+        members = [case for case in measured(SEEDED, honest=True) if case.setting == setting]
+        completions = [one for case in members for one in read_case(out, case, SEEDED)]
+        limits = thresholds_for("auto", "bfloat16")
+        scores[name] = _scores(drawn(completions, count, generator), limits)
+        scores[f"one, {setting}"] = _scores([[one] for one in completions], limits)
+    cheats = [_cheat(out, case, SEEDED, scores, count, generator) for case in measured(SEEDED, honest=False)]
+    cheats += [_cheat(out, case, FINE, scores, count, generator) for case in measured(FINE, honest=False)]
+    cheats += [_unseeded(out, case, count, generator) for case in measured(UNSEEDED_POOL, honest=False)]
     return Study(
         honest=honest,
-        unseeded_honest=(count, rejected),
+        unseeded_honest=_unseeded_honest(out, measured(UNSEEDED_POOL, honest=True), count, generator),
         cheats=cheats,
         copies=_copies(out, cases),
         scores=scores,
     )
 
 
-def _honest(cases: Sequence[Case]) -> dict[tuple[str, ComputeType, ComputeType], list[Case]]:
-    kinds = defaultdict(list)
-    for case in cases:
-        if case.honest:
-            for prefill in ("bfloat16", "float32"):
-                kinds[case.setting, case.engine.compute_type, prefill].append(case)
-    return kinds  # type: ignore[return-value]
-
-
 def _honest_kind(
-    setting: str,
-    decode: ComputeType,
-    prefill: ComputeType,
-    completions: list[Completion],
-    limits: Thresholds,
+    out: Path,
+    kind: tuple[str, ComputeType, ComputeType],
+    members: Sequence[Case],
     count: int,
     generator: np.random.Generator,
 ) -> HonestKind:
+    setting, decode, prefill = kind
+    completions = [one for case in members for one in read_case(out, case, (prefill, "seeded"))]
+    limits = thresholds_for(decode, prefill)
     whole, samples = submissions(completions), drawn(completions, count, generator)
     return HonestKind(
         setting=setting,
@@ -166,6 +162,15 @@ def _honest_kind(
     )
 
 
+def _unseeded_honest(out: Path, members: Sequence[Case], count: int, generator: np.random.Generator) -> tuple[int, int]:
+    if not members:
+        return 0, 0
+    completions = [one for case in members for one in read_case(out, case, UNSEEDED_POOL)]
+    limits = thresholds_for("bfloat16", "bfloat16")
+    samples = drawn(completions, count, generator)
+    return count, sum(bool(findings(one, limits, seeded=False)) for one in samples)
+
+
 def _scores(samples: Sequence[Sequence[Completion]], limits: Thresholds) -> dict[str, np.ndarray]:
     found = [statistics(one, limits) for one in samples]
     return {name: np.array([one[name] for one in found]) for name in STATISTICS}
@@ -174,12 +179,12 @@ def _scores(samples: Sequence[Sequence[Completion]], limits: Thresholds) -> dict
 def _cheat(
     out: Path,
     case: Case,
-    prefill: ComputeType,
+    way: Way,
     scores: dict[str, dict[str, np.ndarray]],
     count: int,
     generator: np.random.Generator,
 ) -> Cheat:
-    completions = read_case(out, case, prefill)
+    completions, prefill = read_case(out, case, way), way[0]
     limits = thresholds_for(case.engine.compute_type, prefill)
     samples = _drawn_with_one(case, completions, count, generator)
     found = [findings(one, limits) for one in samples]
@@ -218,7 +223,7 @@ def _drawn_with_one(
 
 
 def _unseeded(out: Path, case: Case, count: int, generator: np.random.Generator) -> Cheat:
-    completions = read_case(out, case, kind="unseeded")
+    completions = read_case(out, case, UNSEEDED_POOL)
     limits = thresholds_for(case.engine.compute_type, "bfloat16")
     found = [findings(one, limits, seeded=False) for one in drawn(completions, count, generator)]
     return Cheat(
@@ -236,11 +241,12 @@ def _unseeded(out: Path, case: Case, count: int, generator: np.random.Generator)
 
 
 def _copies(out: Path, cases: Sequence[Case]) -> dict[str, float]:
-    """A replay against its source, and honest work against other honest work."""
+    """Each replay against its source."""
     found = {}
     for case in cases:
         if case.alteration == "replay":
             source = next(one for one in cases if one.name == case.source)
-            pairs = zip(submissions(read_case(out, case)), submissions(read_case(out, source)), strict=False)
-            found[case.name] = float(np.mean([copied(own, before) for own, before in pairs]))
+            own, before = (submissions(read_case(out, one, SEEDED)) for one in (case, source))
+            pairs = zip(own, before[: len(own)], strict=True)
+            found[case.name] = float(np.mean([copied(*pair) for pair in pairs]))
     return found
