@@ -52,12 +52,12 @@ def bounds(
     ]
     per = len(blocks) / len(completions) * SUBMISSION
     found = []
-    for name, value, bound in (
-        ("block: exponent mismatches", _field("exponent_max"), thresholds.block_exponents),
-        ("block: mantissa error, mean", _field("mantissa_max"), thresholds.block_mantissa_mean),
-        ("block: mantissa error, median", _field("median_max"), thresholds.block_mantissa_median),
+    for name, value, bound, step in (
+        ("block: exponent mismatches", _field("exponent_max"), thresholds.block_exponents, 1.0),
+        ("block: mantissa error, mean", _field("mantissa_max"), thresholds.block_mantissa_mean, 0.0),
+        ("block: mantissa error, median", _field("median_max"), thresholds.block_mantissa_median, 1.0),
     ):
-        found.append(_bound(name, map(value, blocks), bound, per))
+        found.append(_bound(name, map(value, blocks), bound, per, step))
     for size, several, sigmas, many in (
         ("completion", alone, thresholds.sequence_sigmas, SUBMISSION),
         ("submission", whole, thresholds.sigmas, 1),
@@ -100,9 +100,9 @@ def bounds(
     return found
 
 
-def _bound(name: str, values: Iterable[float], bound: float, many: float) -> Bound:
+def _bound(name: str, values: Iterable[float], bound: float, many: float, step: float = 0.0) -> Bound:
     seen = np.array(list(values), dtype=np.float64)
-    tail = fit_tail(seen)
+    tail = fit_tail(seen, step)
     likely = 1.0 if seen.max() > bound else min(1.0, many * tail.beyond(bound))
     return Bound(
         name=name, bound=bound, worst=float(seen.max()), mean=float(seen.mean()), chance=likely, shape=tail.shape

@@ -1,21 +1,20 @@
 """Chances that are too small to be counted: what lies beyond the largest honest value ever seen. Pure.
 
 Exceedances over a high threshold follow a generalised Pareto law whatever the values' own law (Pickands 1975). It is
-fitted by probability-weighted moments (Hosking and Wallis 1987), a closed form that cannot fail to converge. A fitted
-shape below 0 claims an upper end of the values and hence chances of exactly 0; so small samples may not claim it, and
-the shape is taken as 0 (an exponential tail) or more. Values that are all equal up there (no error at all, as float32
-often has) show no spread that could be extrapolated: nothing is expected beyond them.
+fitted by probability-weighted moments (Hosking and Wallis 1987), a closed form that cannot fail to converge, to about
+as many of the largest values as the root of their number. The shape of so few is uncertain by 1.15 / sqrt(count), their
+formula at 0: it is taken as 0, an exponential tail, unless it is larger by twice that. A shape below 0, which claims
+that values have an end and chances are exactly 0, is never believed. Values that are all equal up there (no error at
+all, as float32 often has) show no spread that could be extrapolated: nothing is expected beyond them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, log, sqrt
 
 import numpy as np
 
-SHARE = 0.1
-"""Of the values, that the tail is fitted to."""
 LEAST = 20
 """Values that a fit needs."""
 
@@ -41,28 +40,31 @@ class Tail:
         return self.share * exp(-log(1.0 + self.shape * excess) / self.shape)
 
 
-def fit_tail(values: np.ndarray, share: float = SHARE) -> Tail:
-    """The tail of independent values, float [count]. Raises ValueError if they are too few."""
+def fit_tail(values: np.ndarray, step: float = 0.0) -> Tail:
+    """The tail of independent values, float [count]. Raises ValueError if they are too few.
+
+    Args:
+        step: between neighbouring values where they are counts; each stands for all up to half a step around it.
+    """
     ordered = np.sort(np.asarray(values, dtype=np.float64))
-    count = max(LEAST, round(share * len(ordered)))
-    if len(ordered) <= count:
-        raise ValueError(f"{len(ordered)} values are too few to fit a tail to {count} of them")
-    threshold = float(ordered[-count - 1])
-    excess = ordered[-count:] - threshold
+    wanted = max(LEAST, round(2 * sqrt(len(ordered))))
+    if len(ordered) <= wanted:
+        raise ValueError(f"{len(ordered)} values are too few to fit a tail to {wanted} of them")
+    threshold = float(ordered[-wanted - 1])
+    excess = ordered[ordered > threshold] - threshold  # fewer than wanted where values are equal, as counts are
+    excess, threshold = excess - step / 2, threshold + step / 2
+    count = len(excess)
+    if count < 2:
+        return Tail(threshold=threshold, share=wanted / len(ordered), scale=0.0, shape=0.0)
     weights = (count - np.arange(1, count + 1)) / (count - 1)
     first, second = float(excess.mean()), float((weights * excess).mean())
-    if first <= 0.0:
-        return Tail(threshold=threshold, share=count / len(ordered), scale=0.0, shape=0.0)
+    share = count / len(ordered)
     # With first = scale / (1 - shape) and second = scale / (2 (2 - shape)):
     shape = 2.0 - first / (first - 2.0 * second)
-    if shape <= 0.0:
-        return Tail(threshold=threshold, share=count / len(ordered), scale=first, shape=0.0)
-    return Tail(
-        threshold=threshold,
-        share=count / len(ordered),
-        scale=2.0 * first * second / (first - 2.0 * second),
-        shape=shape,
-    )
+    if shape <= 2 * 1.15 / sqrt(count):
+        return Tail(threshold=threshold, share=share, scale=first, shape=0.0)
+    scale = 2.0 * first * second / (first - 2.0 * second)
+    return Tail(threshold=threshold, share=share, scale=scale, shape=shape)
 
 
 def area_under_curve(honest: np.ndarray, cheats: np.ndarray) -> float:
