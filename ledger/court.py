@@ -5,7 +5,7 @@ Decides the ids of appeals and accusations and what is asked in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import eth_abi
@@ -13,6 +13,7 @@ from eth_utils import keccak
 
 from ledger.abi import interface
 from ledger.commitments import commitment_of, commitment_salt, verdict_tuple
+from ledger.errors import LedgerError
 from ledger.runs import RunReader, RunWriter
 from ledger.types import Case, CaseState, Docket, File, Kind, Outcome, Submission, Verdict, reason_bytes
 
@@ -82,6 +83,28 @@ class CourtReader(RunReader):
         calls = [] if file is None else [_open(file)]
         calls.append(interface("Court").encode("requireDrawn", docket_id, validator))
         self._try("Court", "multicall", calls, sender=validator)
+
+    def draw_order(self, docket_id: bytes, validators: Collection[str], *, block: int) -> tuple[str, ...]:
+        """These validators as the court's draw ranks them: whoever is drawn by now comes before whoever is not.
+
+        Args:
+            block: whose hash draws the panel (`Docket.seed_block`, or the submission's block).
+
+        Raises `LedgerError` where the chain has no such block.
+        """
+        docket = self.docket(docket_id)
+        if docket is not None and any(docket.seed):
+            seed = docket.seed
+        else:
+            known = self._rpc.call("eth_getBlockByNumber", hex(block), False)
+            if known is None:
+                raise LedgerError(f"the chain has no block {block}")
+            seed = keccak(eth_abi.encode(["bytes32", "bytes32"], [docket_id, bytes.fromhex(known["hash"][2:])]))
+
+        def number(address: str) -> bytes:
+            return keccak(eth_abi.encode(["bytes32", "address"], [seed, address]))
+
+        return tuple(sorted(validators, key=number))
 
     def has_committed(self, docket_id: bytes, validator: str) -> bool:
         return any(self._read("Court", "commitmentBy", docket_id, validator))

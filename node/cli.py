@@ -34,6 +34,7 @@ from node.cli_options import (
 from node.cli_pool import pool
 from node.cli_stake import bind, credit, stake
 from node.cli_unit import unit
+from node.cli_verify import verify
 from node.errors import UserError
 from node.show import done
 
@@ -177,7 +178,7 @@ def peers(
 
 for group in (pool, chain, dht, domain, stake, credit, unit):
     cli.add_command(group)
-for command in (*cli_ask.COMMANDS, doctor, drain_command):
+for command in (*cli_ask.COMMANDS, verify, doctor, drain_command):
     cli.add_command(command)
 wallet.add_command(bind)
 
@@ -194,7 +195,11 @@ def run() -> None:
     "--minutes", type=click.FloatRange(0, min_open=True), default=15.0, show_default=True, help="Stop after this long."
 )
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Honest workers.")
+@click.option(
+    "--validators", type=click.IntRange(1, 16), default=3, show_default=True, help="More than half of them must agree."
+)
 @click.option("--no-cheat", is_flag=True, help="Leave out the worker that cheats.")
+@click.option("--no-bribe", is_flag=True, help="Leave out the validator whom the cheat has bribed (of 3 and more).")
 @click.option("--model", help="Hugging Face folder of the starting weights; overrides model.path.")
 @click.option("--task", help="The environment; overrides task.name.")
 @click.option("--seed", type=click.IntRange(0), help="The same seed gives the same problems and prompts.")
@@ -207,13 +212,15 @@ def run_local(
     steps: int | None,
     minutes: float,
     workers: int,
+    validators: int,
     no_cheat: bool,
+    no_bribe: bool,
     model: str | None,
     task: str | None,
     seed: int | None,
     out: Path | None,
 ) -> None:
-    """Start a chain, a relay, a trainer, workers, a validator and a cheat on this machine, and watch the model learn.
+    """Start a chain, a relay, a trainer, workers, validators and a cheat on this machine, and watch the model learn.
 
     \b
     Example:
@@ -227,7 +234,9 @@ def run_local(
         steps=steps,
         minutes=minutes,
         workers=workers,
+        validators=validators,
         cheat=not no_cheat,
+        bribe=not no_bribe,
         model=model,
         task=task,
         seed=seed,

@@ -16,6 +16,7 @@ from node.cli_options import (
     HASH,
     ChainChoice,
     WalletChoice,
+    join_option,
     json_option,
     with_chain,
     with_wallet,
@@ -81,22 +82,26 @@ def submissions(node: str | None, step: int | None, last: int, chain: ChainChoic
 @click.command("explain")
 @click.argument("subject", metavar="ADDRESS|SUBMISSION")
 @with_chain
+@join_option
 @json_option
-def explain(subject: str, chain: ChainChoice, as_json: bool) -> None:
+def explain(subject: str, chain: ChainChoice, join: tuple[str, ...], as_json: bool) -> None:
     """Say what happened to an address or a submission, and why, as the ledger has it.
 
-    Also takes the id of an accusation or an appeal.
+    Also takes the id of an accusation or an appeal. With --join the evidence of a submission's verdicts is fetched from
+    the relays, compared with its hash on the ledger, and shown. With --json a submission's claim is printed as well:
+    what `intellect-node verify` needs to run the checks again.
 
     \b
     Examples:
       intellect-node explain 0x52… --config run.toml
-      intellect-node explain 9c01…e7 --config run.toml
+      intellect-node explain 9c01…e7 --config run.toml --join /ip4/127.0.0.1/tcp/4002/p2p/Qm…
     """
-    from node.explain import explain_address, explain_docket
+    from node.explain import evidence_told, explain_address
 
     is_address = len(subject.removeprefix("0x")) == 40
     wanted = (ADDRESS if is_address else HASH).convert(subject, None, None)
     ledger, pool = chain.reader()
+    claim = None
     with told():
         events = list(all_events(ledger))
         if is_address:
@@ -109,9 +114,10 @@ def explain(subject: str, chain: ChainChoice, as_json: bool) -> None:
                 credit_wei=ledger.credit_of(wanted),
             )
         else:
-            result = explain_docket(wanted, events, docket=ledger.docket(wanted), case=ledger.case(wanted))
+            result = _explained(wanted, events, ledger, chain, join)
+            claim = _claim(ledger, wanted) if as_json else None
     if as_json:
-        click.echo(json.dumps(plain(result), indent=2))
+        click.echo(json.dumps(plain(result) | ({"claim": claim} if claim else {}), indent=2))
         return
     click.echo(result.subject)
     for line in result.summary:
@@ -120,6 +126,42 @@ def explain(subject: str, chain: ChainChoice, as_json: bool) -> None:
         click.echo("What led to it:")
     for block, line in result.story:
         click.echo(f"  block {block:>6}  {clean(line)}")
+    if result.grounds:
+        click.echo("What the verdicts rest on:")
+    for grounds in result.grounds:
+        for line in evidence_told(grounds):
+            click.echo(f"  {clean(line)}")
+
+
+def _explained(docket_id: bytes, events: list[Any], ledger: Any, chain: ChainChoice, join: tuple[str, ...]) -> Any:
+    from dataclasses import replace
+
+    from node.explain import explain_docket, grounds_of
+
+    grounds = grounds_of(docket_id, events)
+    if grounds and join:
+        import trio
+
+        from node.evidence_fetch import fetched
+
+        grounds = trio.run(fetched, chain.config(), join, grounds)
+    else:
+        how = "with the relays; add --join MULTIADDR to fetch and show it"
+        grounds = tuple(replace(one, missing=how) for one in grounds)
+    return explain_docket(
+        docket_id, events, docket=ledger.docket(docket_id), case=ledger.case(docket_id), grounds=grounds
+    )
+
+
+def _claim(ledger: Any, submission_id: bytes) -> dict[str, Any] | None:
+    """None where it is no submission."""
+    import trio
+
+    from node.claims import claim_of
+    from node.evidence import claim_fields
+
+    submission = ledger.submission(submission_id)
+    return claim_fields(trio.run(claim_of, ledger, submission)) if submission else None
 
 
 @click.command("events")

@@ -79,10 +79,14 @@ class Content:
         bodies = [r.content for r in records if r.subject != self._address and await self._admit(r.subject)]
         return tuple(body.bulk_url for body in bodies if isinstance(body, ProviderRecord))
 
-    async def add_blob(self, data: bytes) -> bytes:
-        """Keeps at most 64 MiB, serves them, returns their SHA-256. Raises StoreError."""
+    async def add_blob(self, data: bytes, *, announce: bool = True) -> bytes:
+        """Keeps at most 64 MiB, serves them, returns their SHA-256. Raises StoreError.
+
+        Without `announce` whoever wants them must know where to ask.
+        """
         sha256 = await self._link.call("add_blob", data=data)
-        self.announce(sha256)
+        if announce:
+            self.announce(sha256)
         return sha256
 
     async def remove_blob(self, sha256: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What a validator has still to do, on disk: dockets to answer, verdicts to reveal, cases to execute.
+"""What a validator has still to do, on disk: dockets to answer, verdicts to reveal, evidence to hand over, cases.
 
 Decides nothing. A verdict is here before it is committed to on the ledger: after a restart exactly the same one is
 revealed, and nobody is judged twice. It is not secret from whoever can read this node's folder.
@@ -22,7 +22,16 @@ MIGRATIONS = (
     CREATE TABLE cases (
         scope TEXT NOT NULL, docket_id BLOB NOT NULL, until_s REAL NOT NULL, PRIMARY KEY (scope, docket_id));
     """,
+    """
+    CREATE TABLE shown (
+        scope TEXT NOT NULL, docket_id BLOB NOT NULL, validator TEXT NOT NULL, position TEXT NOT NULL,
+        PRIMARY KEY (scope, docket_id, validator));
+    CREATE TABLE evidence (
+        scope TEXT NOT NULL, docket_id BLOB NOT NULL, data TEXT NOT NULL, PRIMARY KEY (scope, docket_id));
+    """,
 )
+MAX_UNSENT = 1000
+"""Pieces of evidence that wait for a relay; beyond it the oldest are given up."""
 _COLUMNS = "docket_id, kind, block, tries, outcome, units, reason, evidence, evidence_hash, seconds"
 
 
@@ -69,8 +78,24 @@ class Dockets:
 
     def waiting(self, now_s: float) -> Entry | None:
         """The earliest that is to be looked at now."""
-        found = self._select("stage = 'waiting' AND look_at_s <= ? ORDER BY block, rowid LIMIT 1", now_s)
-        return found[0] if found else None
+        return next(iter(self.next_up(now_s, 1)), None)
+
+    def next_up(self, now_s: float, count: int) -> list[Entry]:
+        """The earliest `count` that are to be looked at now."""
+        return self._select("stage = 'waiting' AND look_at_s <= ? ORDER BY block, rowid LIMIT ?", now_s, count)
+
+    def hear(self, docket_id: bytes, validator: str, verdict: Verdict) -> None:
+        """Another's verdict, revealed: a docket that waits is looked at anew, for it may be this node's turn."""
+        position = f"{verdict.outcome.name.lower()} {verdict.units}"
+        known = "SELECT ?, ?, ?, ? FROM dockets WHERE scope = ? AND docket_id = ? AND stage = 'waiting'"
+        heard = (self._scope, docket_id, validator, position, self._scope, docket_id)
+        self._db.execute(f"INSERT OR IGNORE INTO shown {known}", heard)
+        self._update("look_at_s = 0", docket_id)
+
+    def shown(self, docket_id: bytes) -> dict[str, str]:
+        """Validator → outcome and units in words, of the verdicts that others have revealed on one that waits."""
+        query = "SELECT validator, position FROM shown WHERE scope = ? AND docket_id = ?"
+        return dict(self._db.execute(query, (self._scope, docket_id)).fetchall())
 
     def committed(self) -> list[Entry]:
         """Those whose verdicts are still to be revealed."""
@@ -99,10 +124,35 @@ class Dockets:
     def drop_waiting(self, docket_id: bytes) -> None:
         """Others have decided it; a verdict that was committed to is still revealed."""
         self._update("stage = CASE stage WHEN 'waiting' THEN 'done' ELSE stage END", docket_id)
+        self._forget_shown(docket_id)
+
+    def revealed(self, docket_id: bytes) -> None:
+        """The ledger has the verdict: what it rests on is to be handed over."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO evidence SELECT scope, docket_id, evidence FROM dockets"
+            " WHERE scope = ? AND docket_id = ? AND evidence IS NOT NULL",
+            (self._scope, docket_id),
+        )
+        self._db.execute(
+            "DELETE FROM evidence WHERE scope = ? AND rowid NOT IN"
+            " (SELECT rowid FROM evidence WHERE scope = ? ORDER BY rowid DESC LIMIT ?)",
+            (self._scope, self._scope, MAX_UNSENT),
+        )
+        self.done(docket_id)
+
+    def unsent(self) -> list[tuple[bytes, str]]:
+        """Evidence that no relay has acknowledged, oldest first: (docket id, text)."""
+        query = "SELECT docket_id, data FROM evidence WHERE scope = ? ORDER BY rowid"
+        return self._db.execute(query, (self._scope,)).fetchall()
+
+    def sent(self, docket_id: bytes) -> None:
+        """A relay keeps the evidence now."""
+        self._db.execute("DELETE FROM evidence WHERE scope = ? AND docket_id = ?", (self._scope, docket_id))
 
     def done(self, docket_id: bytes) -> None:
         """Nothing is left to do; the evidence is forgotten."""
         self._update("stage = 'done', evidence = NULL", docket_id)
+        self._forget_shown(docket_id)
 
     def open_case(self, docket_id: bytes, until_s: float) -> None:
         """Stake is burnt after `until_s`, if somebody asks for it."""
@@ -115,6 +165,9 @@ class Dockets:
 
     def close_case(self, docket_id: bytes) -> None:
         self._db.execute("DELETE FROM cases WHERE scope = ? AND docket_id = ?", (self._scope, docket_id))
+
+    def _forget_shown(self, docket_id: bytes) -> None:
+        self._db.execute("DELETE FROM shown WHERE scope = ? AND docket_id = ?", (self._scope, docket_id))
 
     def _update(self, assignment: str, docket_id: bytes, *values: object) -> None:
         query = f"UPDATE dockets SET {assignment} WHERE scope = ? AND docket_id = ?"

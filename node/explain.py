@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ledger import events as on_ledger
 from ledger.court import appeal_id_of
 from ledger.types import Case, CaseState, Docket, Kind, Member, Node, Outcome
+from node.evidence import Evidence
 from node.narrate import concerns, is_about, sentence, why
 from node.show import moment, tokens
 
@@ -23,6 +24,37 @@ class Explanation:
     subject: str
     summary: tuple[str, ...]
     story: tuple[tuple[int, str], ...]
+    grounds: tuple[Grounds, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What one validator's verdict rests on; the evidence itself is with the relays, under its hash."""
+
+    validator: str
+    evidence_hash: bytes
+    evidence: Evidence | None = None
+    missing: str = ""
+    """Why the evidence is not here."""
+
+
+def evidence_told(grounds: Grounds) -> tuple[str, ...]:
+    """One validator's grounds in lines of words."""
+    found, head = grounds.evidence, f"validator {grounds.validator}, evidence {grounds.evidence_hash.hex()}"
+    if found is None:
+        return (f"{head}: {grounds.missing}",)
+    said = f"{why(found.code)}: {found.detail}" if found.code else "no check found anything wrong"
+    passed = ", ".join(name for name, code in found.checks if not code)
+    numbers = ", ".join(f"{name} {'none' if value is None else f'{value:.6g}'}" for name, value in found.facts.items())
+    lines = (f"{head}:", f"  {found.outcome} as of block {found.block}, {said}", f"  checks passed: {passed or 'none'}")
+    return (*lines, f"  measured: {numbers}") if numbers else lines
+
+
+def grounds_of(docket_id: bytes, events: Sequence[on_ledger.Event]) -> tuple[Grounds, ...]:
+    """Of every verdict that was revealed on it or on its appeal, in that order; none of them fetched."""
+    ids = (docket_id, appeal_id_of(docket_id))
+    revealed = [e for e in events if isinstance(e, on_ledger.VerdictRevealed) and e.docket_id in ids]
+    return tuple(Grounds(validator=e.validator, evidence_hash=e.evidence_hash) for e in revealed)
 
 
 def explain_address(
@@ -53,7 +85,12 @@ def explain_address(
 
 
 def explain_docket(
-    docket_id: bytes, events: Sequence[on_ledger.Event], *, docket: Docket | None, case: Case | None
+    docket_id: bytes,
+    events: Sequence[on_ledger.Event],
+    *,
+    docket: Docket | None,
+    case: Case | None,
+    grounds: tuple[Grounds, ...] = (),
 ) -> Explanation:
     """A submission's, accusation's or appeal's story and outcome. Empty where the ledger knows nothing of it."""
     ids = (docket_id, appeal_id_of(docket_id))
@@ -63,7 +100,10 @@ def explain_docket(
         summary.append(_case(case))
     summary += _dissent(docket_id, found, docket)
     return Explanation(
-        subject=docket_id.hex(), summary=tuple(summary), story=tuple((e.block, sentence(e)) for e in found)
+        subject=docket_id.hex(),
+        summary=tuple(summary),
+        story=tuple((e.block, sentence(e)) for e in found),
+        grounds=grounds,
     )
 
 

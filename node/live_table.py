@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def render(observation: Observation, *, elapsed_s: float) -> RenderableType:
-    """The whole view: a header, a row per node, and below it why anybody was ejected. Made for 100 columns."""
+    """The whole view: a header, a row per node, below it who was ejected and who dissented. Made for 100 columns."""
     views = observation.nodes.values()
     return Group(_header(observation, elapsed_s), _table(tuple(views)), *_reasons(tuple(views)))
 
@@ -44,6 +44,7 @@ def plain_line(observation: Observation, elapsed_s: float) -> str:
         f"{accepted} accepted, {rejected} rejected, {late} late, {pending} waiting",
     ]
     parts += [f"{view.name} ejected" for view in observation.nodes.values() if view.ejected]
+    parts += [f"{view.name} outvoted {view.dissents} times" for view in observation.nodes.values() if view.dissents]
     return " | ".join(parts)
 
 
@@ -114,6 +115,8 @@ def _table(views: Sequence[NodeView]) -> Table:
 
 def _cells(view: NodeView) -> tuple[Text, ...]:
     counts = (view.submissions, view.accepted, view.rejected, view.late)
+    if view.role == "validator":  # verdicts, those that were the outcome, those that were not
+        counts = (view.verdicts, view.verdicts - view.dissents, view.dissents, 0)
     outside = "manager" if view.role == "trainer" else "outside"
     state = "ejected" if view.ejected else "member" if view.member else outside
     cells = (
@@ -123,7 +126,7 @@ def _cells(view: NodeView) -> tuple[Text, ...]:
         view.activity,
         _version(view.policy_version),
         f"{view.tokens_per_s:.0f}" if view.tokens else NOTHING,
-        *(str(count) if view.role == "worker" else NOTHING for count in counts),
+        *(str(count) if view.role in ("worker", "validator") else NOTHING for count in counts),
         f"{view.stake_wei / TOKEN_WEI:g}" if view.staked_wei else NOTHING,
         f"{view.credit_wei / TOKEN_WEI:.3g}" if view.role == "worker" else NOTHING,
         state,
@@ -135,4 +138,11 @@ def _cells(view: NodeView) -> tuple[Text, ...]:
 
 def _reasons(views: Sequence[NodeView]) -> list[Text]:
     ejected = (view for view in views if view.ejected)
-    return [Text.assemble((f"\n{view.name} was ejected. ", "bold red"), view.ejection_reason) for view in ejected]
+    told = [Text.assemble((f"\n{view.name} was ejected. ", "bold red"), view.ejection_reason) for view in ejected]
+    dissenters = (view for view in views if view.dissents)
+    return told + [Text(f"\n{view.name}: {dissent_told(view)}", style="yellow") for view in dissenters]
+
+
+def dissent_told(view: NodeView) -> str:
+    """How a validator stood to the outcomes, in words."""
+    return f"{view.dissents} of {view.verdicts} verdicts were against the outcome and changed nothing."

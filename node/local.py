@@ -1,12 +1,15 @@
 """`intellect-node run local`: a whole network on this machine, on a chain of its own, and a report of what happened.
 
 Every participant is a real node in a real process, started by the same command line that anybody would use. What is
-special here: throw-away wallets with play money, a chain that ends with the run, and a cheat that everybody else
-must find out by themselves. Everything that is started here is stopped here.
+special here: throw-away wallets with play money, a chain that ends with the run, and two adversaries that everybody
+else must find out by themselves: a worker that cheats, and a validator that it has bribed. Everything that is started
+here is stopped here.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import secrets
 import time
@@ -37,34 +40,48 @@ TERMS = Terms(
     min_stake_wei=STAKE_WEI,
     slash_wei=STAKE_WEI,
     unit_price_wei=TOKEN_WEI // 1000,
-    quorum=1,
-    panel=1,
-    round_s=10,
+    round_s=20,
     verdict_s=600,
     challenge_s=5,
     lease_s=600,
 )
-"""One validator decides, and whoever it rejects has five seconds to appeal."""
+"""Whoever is rejected has five seconds to appeal; a validator on stand-by is called after twenty without an outcome."""
+MIN_BRIBED = 3
+"""Validators of whom one may be bribed: of fewer, the honest are no quorum."""
 UNBONDING_S = 900
 GAS_WEI = 10 * ETHER_WEI
 WALLET_SCRYPT_N = 2
 """Play money: a wallet that opens at once."""
 
 
-def cast(*, workers: int, cheat: bool, seed: int) -> tuple[Participant, ...]:
-    """Who takes part. The same seed gives the same wallets, hence the same problems."""
+def terms_of(validators: int) -> Terms:
+    """The pool's terms: all of so many validators are drawn, and more than half of them must agree."""
+    return dataclasses.replace(TERMS, quorum=validators // 2 + 1, panel=validators)
+
+
+def cast(*, workers: int, cheat: bool, seed: int, validators: int = 1, bribe: bool = False) -> tuple[Participant, ...]:
+    """Who takes part. The same seed gives the same wallets, hence the same problems.
+
+    With `bribe` the last of three or more validators is the cheat's friend, if there is a cheat.
+    """
 
     def participant(name: str, role: str, **more: object) -> Participant:
         key = keccak(b"intellect-node/local/" + seed.to_bytes(8, "big") + name.encode())
         return Participant(name=name, role=role, account=Account.from_key(key), **more)  # type: ignore[arg-type]
 
-    liar = {"settings": ("worker.engine=node.cheat_engine",), "honest": False}
+    liar = participant("cheat", "worker", settings=("worker.engine=node.cheat_engine",), honest=False)
+    friends = json.dumps([liar.account.address])
+    bought = ("validator.verifier=node.bribed_verifier", f"validator.verifier_arguments={friends}")
+    bribed = (participant("bribed", "validator", settings=bought, honest=False),)
+    bribed = bribed if cheat and bribe and validators >= MIN_BRIBED else ()
+    honest = [f"validator-{number}" for number in range(1, validators - len(bribed) + 1)]
     return (
         participant("relay", "relay"),
         participant("trainer", "trainer"),
-        participant("validator", "validator"),
+        *(participant(name, "validator") for name in (honest if validators > 1 else ("validator",))),
+        *bribed,
         *(participant(f"worker-{number}", "worker") for number in range(1, workers + 1)),
-        *((participant("cheat", "worker", **liar),) if cheat else ()),
+        *((liar,) if cheat else ()),
     )
 
 
@@ -75,7 +92,9 @@ def main(
     steps: int | None,
     minutes: float,
     workers: int,
+    validators: int,
     cheat: bool,
+    bribe: bool,
     model: str | None,
     task: str | None,
     seed: int | None,
@@ -94,7 +113,7 @@ def main(
     except OSError as error:
         raise UserError(f"cannot use {folder}: {error.strerror}", fix="name another folder with --out") from error
     folder = folder.resolve()
-    participants = cast(workers=workers, cheat=cheat, seed=seed)
+    participants = cast(workers=workers, cheat=cheat, seed=seed, validators=validators, bribe=bribe)
     console = Console()
     console.print(f"output in {folder}; seed {seed}")
     if not config.model.path:
@@ -128,13 +147,15 @@ def _found(
         ledger.transfer_eth(participant.account.address, GAS_WEI)
         if participant.role != "trainer":
             ledger.mint(participant.account.address, STAKE_WEI)
-    by_role = {p.role: p.account.address for p in participants}
-    pool_id = ledger.create_pool(ledger.create_domain(config.task.name), by_role["trainer"], TERMS)
+    trainer_address = next(p.account.address for p in participants if p.role == "trainer")
+    validators = tuple(p.account.address for p in participants if p.role == "validator")
+    domain_id = ledger.create_domain(config.task.name)
+    pool_id = ledger.create_pool(domain_id, trainer_address, terms_of(max(1, len(validators))))
     ledger.start_pool(pool_id)
     ledger.mint(purse.address, FUND_WEI)
     ledger.fund(pool_id, FUND_WEI)
     ledger.close()
-    trainer = config.trainer.model_copy(update={"validators": (by_role["validator"],)})
+    trainer = config.trainer.model_copy(update={"validators": validators})
     # All share these cores: what a worker makes before its last work was judged takes them from the judge.
     worker = config.worker.model_copy(update={"max_unjudged": 0})
     roles = {"trainer": trainer, "worker": worker}

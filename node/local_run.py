@@ -90,7 +90,9 @@ class LocalRun:
     async def _run_nodes(self) -> None:
         async with trio.open_nursery() as nursery:
             bootstrap: str | None = None
-            for participant in self._participants:
+            for participant in sorted(self._participants, key=lambda p: p.role == "worker"):
+                if participant.role == "worker":
+                    await self._wait_for_validators()
                 node = self._nodes[participant.name]
                 node.command = self._command(participant, bootstrap)
                 home = self._folder / participant.name
@@ -122,6 +124,12 @@ class LocalRun:
             ):
                 await trio.sleep(REFRESH_S)
 
+    async def _wait_for_validators(self) -> None:
+        """Nobody judges what is older than its membership, so without these no quorum would come together."""
+        with trio.move_on_after(BOOTSTRAP_TIMEOUT_S):
+            while not all(v.member for v in self._seen.nodes.values() if v.role == "validator"):
+                await trio.sleep(REFRESH_S)
+
     async def _wait_for_bootstrap(self, node: NodeProcess, path: Path) -> str:
         with trio.move_on_after(BOOTSTRAP_TIMEOUT_S):
             while not (path.exists() and path.read_text().strip()):
@@ -149,7 +157,7 @@ class LocalRun:
     async def _watch_ledger(self) -> None:
         ledger = Ledger(self._config.ledger.rpc, deployment_of(self._config))
         async for event in follow_events(ledger, ledger.cursor(Path(":memory:"), "onlooker")):
-            self._seen.see_event(event)
+            self._seen.see_event(event, time.monotonic())
 
     async def _watch_memory(self) -> None:
         while True:

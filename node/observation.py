@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from ledger.events import (
@@ -34,7 +35,7 @@ class NodeView:
     role: str
     address: str
     honest: bool
-    """False for the demo's cheat, which is known to the report and to nobody in the network."""
+    """False for the demo's adversaries, who are known to the report and to nobody in the network."""
     activity: str = "starting"
     """In a few words: what it did last."""
     stake_wei: int = 0
@@ -55,6 +56,10 @@ class NodeView:
     accepted: int = 0
     rejected: int = 0
     late: int = 0
+    verdicts: int = 0
+    """Of a validator, on submissions: those it revealed."""
+    dissents: int = 0
+    """Those of them that were against the outcome, and so changed nothing."""
     tokens: int = 0
     generating_s: float = 0.0
     policy_version: int = -1
@@ -77,17 +82,36 @@ class Observation:
     policy_version: int = -1
     """The newest announced on the ledger."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
-    """The validators' metrics, one a verdict."""
+    """The validators' metrics, one a verdict, each with its validator's name as `validator`."""
     authors: dict[bytes, str] = field(default_factory=dict, repr=False)
     """Submission id → name of the node that recorded it."""
+    outcomes: dict[bytes, Outcome] = field(default_factory=dict, repr=False)
+    """Submission id → what became of it."""
+    latencies_s: list[float] = field(default_factory=list, repr=False)
+    """From seeing a submission on the ledger to seeing its outcome there, one an outcome."""
+    _recorded_s: dict[bytes, float] = field(default_factory=dict, repr=False)
+    _said: dict[bytes, dict[str, Outcome]] = field(default_factory=dict, repr=False)
+    """Submission id → validator's address → its answer."""
 
-    def see_event(self, event: Event) -> None:
-        """Take in one ledger event."""
+    @property
+    def latency_p50_s(self) -> float | None:
+        """The median of `latencies_s`; None without any."""
+        return median(self.latencies_s) if self.latencies_s else None
+
+    def is_outcome(self, verdict: dict[str, Any]) -> bool:
+        """Whether a validator's verdict (of `verdicts`) is what became of the submission."""
+        outcome = self.outcomes.get(bytes.fromhex(verdict["submission_id"]))
+        return outcome is not None and outcome.name.lower() == verdict["outcome"]
+
+    def see_event(self, event: Event, at_s: float = 0.0) -> None:
+        """Take in one ledger event, seen at second `at_s` of a steady clock."""
         match event:
             case CheckpointAnnounced():
                 self.policy_version = event.version
             case VerdictRevealed():
                 self._judge_said(event)
+            case OutcomeReached(kind=Kind.SUBMISSION):
+                self._decided(event.docket_id, event.outcome, at_s)
         view = self._by_address(getattr(event, "node", ""))
         if view is None:
             return
@@ -115,6 +139,7 @@ class Observation:
             case SubmissionRecorded():
                 view.submissions += 1
                 self.authors[event.submission_id] = view.name
+                self._recorded_s[event.submission_id] = at_s
                 view.activity = f"submitted {event.counter} for step {event.step}"
             case OutcomeReached(kind=Kind.SUBMISSION):
                 match event.outcome:
@@ -139,7 +164,7 @@ class Observation:
                 self.steps.append(metric)
                 view.activity = f"trained step {metric['step']}"
             case "verdict":
-                self.verdicts.append(metric)
+                self.verdicts.append(metric | {"validator": name})
             case "generated":
                 view.tokens += metric["tokens"]
                 view.generating_s += metric["seconds"]
@@ -151,8 +176,23 @@ class Observation:
 
     def _judge_said(self, event: VerdictRevealed) -> None:
         judge, author = self._by_address(event.validator), self.authors.get(event.docket_id)
-        if judge is not None and author is not None:
-            judge.activity = f"{event.outcome.name.lower()} {author}"
+        if judge is None or author is None:
+            return
+        judge.activity = f"{event.outcome.name.lower()} {author}"
+        judge.verdicts += 1
+        self._said.setdefault(event.docket_id, {})[event.validator] = event.outcome
+        final = self.outcomes.get(event.docket_id)
+        judge.dissents += final is not None and final is not event.outcome
+
+    def _decided(self, submission_id: bytes, outcome: Outcome, at_s: float) -> None:
+        if submission_id not in self.authors:
+            return
+        self.outcomes[submission_id] = outcome
+        for address, said in self._said.get(submission_id, {}).items():
+            judge = self._by_address(address)
+            if judge is not None:
+                judge.dissents += said is not outcome
+        self.latencies_s.append(at_s - self._recorded_s[submission_id])
 
     def _by_address(self, address: str) -> NodeView | None:
         return next((view for view in self.nodes.values() if view.address == address), None)

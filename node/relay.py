@@ -1,4 +1,4 @@
-"""The relay: fetch each policy and serve it while it still arrives; take submissions and serve them by hash.
+"""The relay: fetch each policy and serve it while it still arrives; keep submissions and evidence, served by hash.
 
 It also dials back the nodes that ask whether they can be reached.
 """
@@ -6,9 +6,9 @@ It also dials back the nodes that ask whether they can be reached.
 from __future__ import annotations
 
 from node.dial_back import serve_dial_back
-from node.handover import Reception
 from node.place import Place
 from node.policies import Policies
+from node.reception import Reception
 
 
 async def run(place: Place, policies: Policies) -> None:
@@ -21,6 +21,7 @@ async def run(place: Place, policies: Policies) -> None:
         pool_id=place.pool_id,
         max_bytes=limits.max_submission_bytes,
         max_files=limits.max_submissions,
+        max_evidence=limits.max_evidence,
     )
     reception.listen(place.peer)
     serve_dial_back(place.peer)

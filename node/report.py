@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from node.live_table import rewards_of, tokens_per_s
+from node.live_table import dissent_told, rewards_of, tokens_per_s
 from node.observation import NodeView, Observation
 from node.report_curves import draw
 from node.report_page import render_page
@@ -51,7 +51,11 @@ def write_report(
 
 
 def key_figures(observation: Observation, *, minutes: float, peak_memory_gb: float) -> dict[str, float | int | None]:
-    """The run in nine numbers; a reward is None where no step was trained."""
+    """The run in numbers; a reward is None where no step was trained, a latency where nothing was judged.
+
+    `dissents` counts the verdicts that were against the outcome, `unjudged` the submissions without one, and a
+    verdict's latency is from the submission's event to its outcome.
+    """
     rewards, views = rewards_of(observation), observation.nodes.values()
     return {
         "reward_first": _mean(rewards[:FIRST_STEPS]),
@@ -63,6 +67,11 @@ def key_figures(observation: Observation, *, minutes: float, peak_memory_gb: flo
         "honest_rejected": sum(view.rejected for view in views if view.honest),
         "submissions": sum(view.submissions for view in views),
         "tokens_per_s": round(tokens_per_s(observation, minutes * 60), 1),
+        "validators": sum(view.role == "validator" for view in views),
+        "dissents": sum(view.dissents for view in views),
+        "unjudged": sum(view.submissions - view.accepted - view.rejected - view.late for view in views),
+        "verdict_p50_s": _rounded(observation.latency_p50_s),
+        "verdict_max_s": _rounded(max(observation.latencies_s, default=None)),
     }
 
 
@@ -85,15 +94,15 @@ def fate(view: NodeView, observation: Observation) -> str:
         earned = f"Earned {view.credit_wei / TOKEN_WEI:g} tokens for {view.units} units of verified work."
         return f"{view.submissions} submissions: {counts}. {earned} {stake}"
     if view.role == "validator":
-        alone = sum(v.role == "validator" for v in observation.nodes.values()) == 1
-        return f"Gave {len(observation.verdicts)} verdicts. {stake}" if alone else f"Judged submissions. {stake}"
+        told = f"Gave {view.verdicts} verdicts"
+        return f"{told}: {dissent_told(view)} {stake}" if view.dissents else f"{told}. {stake}"
     return f"A member to the end. {stake}"
 
 
 def rejection_detail(view: NodeView, observation: Observation) -> str:
-    """What the validator measured when it rejected this node's submission; empty if it never did."""
+    """What a validator measured when this node's submission was rejected; empty if none was."""
     for verdict in observation.verdicts:
-        if verdict["node"] == view.address and verdict["outcome"] == "rejected":
+        if verdict["node"] == view.address and verdict["outcome"] == "rejected" and observation.is_outcome(verdict):
             return str(json.loads(verdict["evidence"])["rejection"]["detail"])
     return ""
 
@@ -115,6 +124,10 @@ def summary_text(observation: Observation, out: Path) -> str:
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def _write(path: Path, data: bytes) -> None:

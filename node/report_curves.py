@@ -76,12 +76,14 @@ def draw(observation: Observation) -> bytes:
 
 
 def _draw_proofs(axes: Any, observation: Observation) -> None:
-    """Each submission's distance from its proofs, honest nodes and the cheat apart."""
+    """Each submission's distance from its proofs, honest nodes and the cheat apart; of verdicts that prevailed."""
     for honest, colour, label in ((True, GREEN, "honest"), (False, RED, "cheat")):
         points = [
             (number, value)
             for number, verdict in enumerate(observation.verdicts, start=1)
-            if _honest(verdict, observation) is honest and (value := _facts(verdict).get("exponent_mean")) is not None
+            if observation.is_outcome(verdict)
+            and _honest(verdict, observation) is honest
+            and (value := _facts(verdict).get("exponent_mean")) is not None
         ]
         if points:
             axes.scatter(*zip(*points, strict=True), s=14, color=colour, label=label)

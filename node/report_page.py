@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -64,6 +65,7 @@ def render_page(
 <img alt="Reward, length, gradient norm, entropy, KL and seconds a step" src="data:image/png;base64,{image}">
 <h2>Who took part</h2>{_nodes_table(observation, fates)}
 <h2>Rejections</h2>{_rejections(observation)}
+<h2>Verdicts against the outcome</h2>{_dissents(observation)}
 <h2>The result</h2><p>{policy}</p>
 <h2>Settings</h2>{_settings_tables(settings)}
 </body></html>
@@ -103,15 +105,17 @@ def _nodes_table(observation: Observation, fates: Mapping[str, str]) -> str:
 def _rejections(observation: Observation) -> str:
     """Every rejection with what was measured, beside what accepted submissions measured."""
     names = {view.address: view.name for view in observation.nodes.values()}
-    usual = [json.loads(v["evidence"])["facts"] for v in observation.verdicts if v["outcome"] == "accepted"]
-    parts = []
-    for verdict in observation.verdicts:
-        if verdict["outcome"] != "rejected":
+    decisive = [verdict for verdict in observation.verdicts if observation.is_outcome(verdict)]
+    usual = [json.loads(v["evidence"])["facts"] for v in decisive if v["outcome"] == "accepted"]
+    parts, told = [], set[str]()
+    for verdict in decisive:
+        if verdict["outcome"] != "rejected" or verdict["submission_id"] in told:
             continue
+        told.add(verdict["submission_id"])
         evidence = json.loads(verdict["evidence"])
         rows = []
         for name, value in evidence["facts"].items():
-            normal = [facts[name] for facts in usual if name in facts]
+            normal = [facts[name] for facts in usual if facts.get(name) is not None]
             rows.append(_row([escape(name.replace("_", " ")), _short(value), _range(normal)]))
         who = escape(names.get(verdict["node"], verdict["node"]))
         parts += [
@@ -123,6 +127,19 @@ def _rejections(observation: Observation) -> str:
             _table(("measured", "here", "in accepted submissions"), rows),
         ]
     return "\n".join(parts) or "<p>None.</p>"
+
+
+def _dissents(observation: Observation) -> str:
+    """What changed nothing, one row a validator and a worker."""
+    names = {view.address: view.name for view in observation.nodes.values()}
+    against = Counter(
+        (verdict["validator"], names.get(verdict["node"], verdict["node"]), verdict["outcome"], verdict["reason"])
+        for verdict in observation.verdicts
+        if bytes.fromhex(verdict["submission_id"]) in observation.outcomes and not observation.is_outcome(verdict)
+    )
+    rows = [_row([*map(escape, said), str(count)]) for said, count in against.items()]
+    heads = ("validator", "said of", "verdict", "reason", "times")
+    return f"{_table(heads, rows)}<p>None of them changed anything.</p>" if rows else "<p>None.</p>"
 
 
 def _settings_tables(settings: Mapping[str, Any]) -> str:

@@ -182,6 +182,14 @@ class Validator(Section):
     """[validator] what it tolerates; a bound of 0 is the one measured for the arithmetic (verify/thresholds.py)."""
 
     threads: int = Field(1, ge=1, le=1024, description="CPU threads of its prefill")
+    verifier: str = Field(
+        "node.verifier_child",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$",
+        description="Python module that runs as the verifier process; the demo's bribed validator names another",
+    )
+    verifier_arguments: tuple[str, ...] = Field(
+        (), max_length=16, description="words that the verifier module is given on its command line; ours takes none"
+    )
     block_exponents: float = Field(
         0.0, ge=0, le=128, description="of one block's 128 top values, how many exponents may differ; 0: as measured"
     )
@@ -257,6 +265,12 @@ class Relay(Section):
     )
     max_submissions: int = Field(
         1000, ge=1, le=1_000_000, description="how many files it keeps of each worker; the oldest go first"
+    )
+    max_evidence: int = Field(
+        2000,
+        ge=1,
+        le=1_000_000,
+        description="how many verdicts' evidence it keeps of each validator, 64 kB at most each",
     )
 
 

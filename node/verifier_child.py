@@ -53,9 +53,9 @@ class VerifierProcess:
 
         Raises CheckFailed: there is no verdict; SelfTestFailed: there never will be one on this machine as it is.
         """
+        from node.verify_file import judge_each
         from rl.rollouts import read_rollouts
         from verify.rules import Claim
-        from verify.verdict import judge
 
         began = time.monotonic()
         terms = Claim(**claim)
@@ -68,7 +68,7 @@ class VerifierProcess:
             self._policies.move_to_end(version)
             return self._policies[version]
 
-        verdict = judge(
+        verdict, ran = judge_each(
             Path(path) if path else None,
             claim=terms,
             rules=self._rules,
@@ -83,6 +83,7 @@ class VerifierProcess:
             "outcome": verdict.outcome,
             "rejection": None if verdict.rejection is None else asdict(verdict.rejection),
             "facts": verdict.facts,
+            "checks": [(check, found.code if found else "") for check, found in ran],
             "seconds": time.monotonic() - began,
         }
 

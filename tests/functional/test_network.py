@@ -1,9 +1,10 @@
-"""The whole network as real processes on this machine: anvil, DHT, vLLM and a tiny model, with a cheat and a crash."""
+"""The whole network as real processes on this machine: anvil, DHT, vLLM and a tiny model, a cheat, a bribe, a crash."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -78,7 +80,7 @@ def command(*arguments: str) -> list[str]:
 def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     out = tmp_path_factory.mktemp("network") / "out"
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    options = ["--model", str(tiny_model), "--task", "digits", "--steps", str(STEPS), "--minutes", "8", "--seed", "1"]
+    options = ["--model", str(tiny_model), "--task", "digits", "--steps", str(STEPS), "--minutes", "12", "--seed", "1"]
     argv = command("run", "local", "--workers", "2", *options, *settings, "--out", str(out))
     with (out.parent / "stdout").open("w") as sink:
         process = subprocess.Popen(argv, cwd=ROOT, stdout=sink, stderr=sink, text=True)
@@ -90,26 +92,33 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             process.wait(60)
 
 
+def asked(*arguments: str, status: int = 0) -> Any:
+    """What a command prints as JSON."""
+    done = subprocess.run(command(*arguments, "--json"), cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
 def live_peers(run: Run) -> dict[str, str]:
     """What `intellect-node peers` says: address → role."""
     join = (run.out / "relay" / "join").read_text().split()[0]
-    argv = command("peers", "--config", str(run.out / "run.toml"), "--join", join, "--json")
-    listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
-    peers = json.loads(listed.stdout)
+    peers = asked("peers", "--config", str(run.out / "run.toml"), "--join", join)
     assert all(peer["peer_id"] and 0 <= peer["age_s"] <= LIFETIME_S for peer in peers)
     return {peer["address"]: peer["role"] for peer in peers}
 
 
 def test_the_network_learns_ejects_the_cheat_and_survives_a_crash(run: Run) -> None:
     run.until("the worker hands in", lambda: bool(run.metrics("worker-1", "submitted")))
+    people = {p.name: p for p in local.cast(workers=2, cheat=True, seed=1, validators=3, bribe=True)}
     victim = run.node("worker-1")
     os.kill(victim.pid, signal.SIGKILL)
     handed_in = len(run.metrics("worker-1", "submitted"))
 
     # The cheat leaves once it is ejected; its record goes with its lifetime. The killed worker comes back.
-    honest = {p.account.address: p.role for p in local.cast(workers=2, cheat=True, seed=1) if p.honest}
+    left = {p.account.address: p.role for p in people.values() if p.name != "cheat"}
     run.until("the cheat is ejected and leaves", lambda: run.node("cheat") is None)
-    run.until("the peers are the honest ones", lambda: live_peers(run) == honest)
+    run.until("the peers are all but the cheat", lambda: live_peers(run) == left)
+    ask_what_became_of_the_cheat(run, people["cheat"].account.address, people["bribed"].account.address)
     run.until("the killed worker takes part again", lambda: len(run.metrics("worker-1", "submitted")) > handed_in)
 
     family = psutil.Process(run.process.pid).children(recursive=True)
@@ -124,9 +133,57 @@ def test_the_network_learns_ejects_the_cheat_and_survives_a_crash(run: Run) -> N
     assert report["honest_rejected"] == 0
     assert report["submissions"] > 0
     assert report["tokens_per_s"] > 0
+    assert report["validators"] == 3
+    assert 0 < report["verdict_p50_s"] <= report["verdict_max_s"] < 60
+    nodes = {node["name"]: node for node in report["nodes"]}
+    assert nodes["bribed"]["dissents"] == report["dissents"] > 0, "only the bribed one's verdicts changed nothing"
+    assert nodes["cheat"]["ejected"]
+    assert nodes["cheat"]["burnt_wei"] == nodes["cheat"]["staked_wei"]
+    for name in ("worker-1", "worker-2"):
+        assert nodes[name]["accepted"] > 0
+        assert nodes[name]["credit_wei"] == nodes[name]["units"] * local.TERMS.unit_price_wei > 0
     assert report["reward_last"] > report["reward_first"]
     assert (run.out / "reward.png").stat().st_size > 0
     assert "activations are not those of the claimed policy" in (run.out / "report.html").read_text()
+
+
+def ask_what_became_of_the_cheat(run: Run, cheat: str, bribed: str) -> None:
+    """`explain` on the cheat's submission and on the bribed validator, with the evidence from the relay."""
+    config, join = str(run.out / "run.toml"), (run.out / "relay" / "join").read_text().split()[0]
+    bad = asked("submissions", "--node", cheat, "--config", config)[0]["submission_id"]
+    told: dict[str, Any] = {}
+
+    def evidence_is_there() -> bool:
+        told.update(asked("explain", bad, "--config", config, "--join", join))
+        return all(one["evidence"] for one in told["grounds"])
+
+    run.until("the relay has the evidence", evidence_is_there)
+    found = [one["evidence"] for one in told["grounds"] if one["validator"] != bribed]
+    assert len(found) == 2
+    assert all(one["code"] == "proof-mismatch" and one["facts"]["mantissa_mean"] > 2.1 for one in found)
+    assert told["summary"][0].startswith("Outcome: rejected, proof-mismatch")
+    if len(told["grounds"]) == 3:
+        assert f"Validator {bribed} said accepted, which changed nothing." in told["summary"]
+    (run.out / "explained.json").write_text(json.dumps(told))
+    [verdicts] = [
+        line for line in asked("explain", bribed, "--config", config)["summary"] if line.startswith("Verdicts")
+    ]
+    assert re.fullmatch(r"Verdicts: \d+, of which [1-9]\d* were against the outcome and changed nothing\.", verdicts)
+
+
+def test_anybody_finds_the_same_offline(run: Run, tiny_model: Path) -> None:
+    """The cheat's file, its policy and its claim are enough: no chain, no network."""
+    run.until("the report", lambda: (run.out / "report.json").exists() or run.process.poll() is not None)
+    explained = run.out / "explained.json"
+    claim = json.loads(explained.read_text())["claim"]
+    file = run.out / "relay" / "content" / "blobs" / claim["file_hash"].removeprefix("0x")
+    options = ["--policy", str(tiny_model), "--claim", str(explained), "--config", str(run.out / "run.toml")]
+    found = asked("verify", str(file), *options, status=1)
+    assert found["rejection"]["code"] == "proof-mismatch"
+    results = [check["result"] for check in found["checks"]]
+    assert results.count("rejected") == 1
+    assert set(results[: results.index("rejected")]) == {"ok"}
+    assert found["facts"]["mantissa_mean"] > found["bounds"]["mantissa_mean"]
 
 
 def test_the_final_policy_is_a_plain_folder_that_transformers_loads(run: Run, tiny_model: Path) -> None:

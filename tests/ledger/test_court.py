@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 
@@ -9,7 +10,7 @@ import pytest
 
 from ledger.commitments import commitment_of, commitment_salt
 from ledger.court import Answer, accusation_id_of, appeal_id_of
-from ledger.errors import Reverted
+from ledger.errors import LedgerError, Reverted
 from ledger.merkle import leaf_of, root_of
 from ledger.types import Bar, CaseState, Kind, Outcome, Role, Verdict
 from tests.ledger.conftest import TERMS, make_world
@@ -185,3 +186,31 @@ def test_commitments_and_ids_equal_the_contracts(world):
     theirs = world.owner._read("Court", "commitmentOf", FILE, account.address, verdict, salt)
     assert commitment_of(FILE, account.address, ACCEPTED, salt) == theirs
     assert appeal_id_of(FILE) != FILE
+
+
+def test_whoever_is_drawn_comes_first_in_the_draws_order(chain, deployment, owner):
+    world = make_world(chain, deployment, owner, dataclasses.replace(TERMS, quorum=2, panel=2))
+    worker = world.member(Role.WORKER)
+    judges = [world.member(Role.VALIDATOR) for _ in range(7)]
+    addresses = [judge.account.address for judge in judges]
+    sizes = set()
+    for step in range(6):
+        submission_id = worker.submit(world.pool_id, step, 0, [FILE])
+        recorded = worker.recorded(submission_id)
+        file = worker.file(recorded)
+        drawn = set()
+        for judge in judges:
+            with contextlib.suppress(Reverted):  # NotDrawn
+                judge.require_drawn(submission_id, judge.account.address, file=file)
+                drawn.add(judge.account.address)
+        order = worker.draw_order(submission_id, addresses, block=recorded.block)
+        assert sorted(order) == sorted(addresses)
+        assert set(order[: len(drawn)]) == drawn
+        sizes.add(len(drawn))
+        first = next((judge for judge in judges if judge.account.address == order[0]), None)
+        if drawn:  # the court keeps the seed from the first commitment on
+            first.commit(Answer(docket_id=submission_id, verdict=ACCEPTED, file=file))
+            assert worker.draw_order(submission_id, addresses, block=recorded.block) == order
+    assert len(sizes) > 1
+    with pytest.raises(LedgerError, match="no block"):
+        worker.draw_order(bytes(32), addresses, block=10**9)

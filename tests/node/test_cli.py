@@ -173,6 +173,9 @@ def test_run_local_is_handed_its_options(
         "--steps",
         "3",
         "--no-cheat",
+        "--validators",
+        "5",
+        "--no-bribe",
         "--seed",
         "7",
         "--model",
@@ -185,6 +188,7 @@ def test_run_local_is_handed_its_options(
     assert run(capsys, "run", "local", *options)[0] == 0
     ((_, named),) = calls
     wanted = {"steps": 3, "cheat": False, "seed": 7, "model": "/m", "out": tmp_path, "workers": 2, "minutes": 15.0}
+    wanted |= {"validators": 5, "bribe": False}
     assert wanted.items() <= named.items()
     assert (named["overrides"], named["config_path"], named["task"]) == (("rl.group_size=4",), None, None)
 

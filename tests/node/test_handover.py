@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 import trio.testing
 
 from dht.records import NodeRecord, RunStateRecord, SignedRecord
 from ledger.types import Bar, Member, Role
-from node.handover import SUBMISSION_PROTOCOL, Reception, hand_over
+from node.evidence import MAX_EVIDENCE_BYTES
+from node.handover import COPIES, EVIDENCE_PROTOCOL, SUBMISSION_PROTOCOL, hand_over, hand_over_evidence
 from node.membership import Blacklisted
 from node.metrics import MetricsLog, MetricsTail
+from node.reception import EVIDENCE_BURST, EVIDENCE_PER_S, Reception
 from node.streams import PeerUnreachable, Refusal, RemoteError
 
 WORKER, RELAY, OTHER = "0x" + "11" * 20, "0x" + "22" * 20, "0x" + "33" * 20
 DATA = b"PAR1 rollouts"
 SHA256 = hashlib.sha256(DATA).digest()
+EVIDENCE = b'{"block":7}'
 
 
 def record(address: str, peer_id: str, role: str, multiaddrs: tuple[str, ...] = ("/ip4/127.0.0.1/tcp/1",)) -> Any:
@@ -41,6 +45,7 @@ class FakeNetwork:
 
     known: list[SignedRecord]
     blobs: list[bytes] = field(default_factory=list)
+    announced: list[bytes] = field(default_factory=list)
 
     async def nodes(self) -> tuple[SignedRecord, ...]:
         return tuple(self.known)
@@ -49,8 +54,9 @@ class FakeNetwork:
     def content(self) -> FakeNetwork:
         return self
 
-    async def add_blob(self, data: bytes) -> bytes:
+    async def add_blob(self, data: bytes, *, announce: bool = True) -> bytes:
         self.blobs.append(data)
+        self.announced += [data] if announce else []
         return hashlib.sha256(data).digest()
 
     async def remove_blob(self, sha256: bytes) -> None:
@@ -84,12 +90,17 @@ class FakePeer:
         self.relays, self.asked = relays or {}, []  # type: ignore[var-annotated]
 
     def handle(self, protocol: str, handler: Any, max_bytes: int) -> None:
-        assert protocol == SUBMISSION_PROTOCOL
-        self.receive, self.max_bytes = handler, max_bytes
+        if protocol == EVIDENCE_PROTOCOL:
+            self.receive_evidence, self.max_evidence_bytes = handler, max_bytes
+        else:
+            assert protocol == SUBMISSION_PROTOCOL
+            self.receive, self.max_bytes = handler, max_bytes
 
     async def request(self, multiaddr: str, protocol: str, message: dict[str, Any], **_: Any) -> dict[str, Any]:
-        assert protocol == SUBMISSION_PROTOCOL
-        assert message == {"address": WORKER, "data": DATA}
+        assert (protocol, message) in (
+            (SUBMISSION_PROTOCOL, {"address": WORKER, "data": DATA}),
+            (EVIDENCE_PROTOCOL, {"address": WORKER, "data": EVIDENCE}),
+        )
         self.asked.append(multiaddr)
         reply = self.relays[multiaddr]
         if isinstance(reply, list):
@@ -113,7 +124,7 @@ def relay(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Relay]:
     ledger = getattr(request, "param", FakeLedger())
     network, peer = FakeNetwork([record(WORKER, "peer-1", "worker"), record(OTHER, "peer-2", "worker")]), FakePeer()
     log = MetricsLog(tmp_path / "metrics.jsonl")
-    reception = Reception(ledger, network, log, pool_id=3, max_bytes=100, max_files=2)  # type: ignore[arg-type]
+    reception = Reception(ledger, network, log, pool_id=3, max_bytes=100, max_files=2, max_evidence=3)  # type: ignore[arg-type]
     reception.listen(peer)  # type: ignore[arg-type]
     yield Relay(network, peer, MetricsTail(tmp_path / "metrics.jsonl"))
     log.close()
@@ -187,9 +198,52 @@ async def test_attack_a_copier_does_not_push_the_copied_file_out(relay: Relay) -
 
 
 async def test_attack_what_is_no_parquet_file_is_not_stored(relay: Relay) -> None:
-    with pytest.raises(Refusal, match="Parquet"):
+    with pytest.raises(Refusal, match="PAR1"):
         await relay.peer.receive("peer-1", {"address": WORKER, "data": b"a manifest, say"})
     assert relay.network.blobs == []
+
+
+@pytest.mark.parametrize("relay", [FakeLedger(role=Role.VALIDATOR)], indirect=True)
+async def test_a_validators_evidence_is_kept_but_not_announced(relay: Relay) -> None:
+    reply = await relay.peer.receive_evidence("peer-1", {"address": WORKER, "data": EVIDENCE})
+    assert reply == {"sha256": hashlib.sha256(EVIDENCE).digest()}
+    assert (relay.network.blobs, relay.network.announced) == ([EVIDENCE], [])
+    assert relay.tail.read() == []
+    for number in range(3):
+        await relay.peer.receive_evidence("peer-1", {"address": WORKER, "data": EVIDENCE + b"%d" % number})
+    assert relay.network.blobs == [EVIDENCE + b"%d" % number for number in range(3)], "the newest three"
+
+
+@pytest.mark.parametrize(
+    ("relay", "data", "code"),
+    [
+        (FakeLedger(role=Role.VALIDATOR), DATA, "malformed"),
+        (FakeLedger(role=Role.VALIDATOR), EVIDENCE.ljust(MAX_EVIDENCE_BYTES + 1), "malformed"),
+        (FakeLedger(role=Role.VALIDATOR), b"", "malformed"),
+        (FakeLedger(role=Role.WORKER), EVIDENCE, "not-a-member"),
+        (FakeLedger(role=Role.VALIDATOR, active=False), EVIDENCE, "not-a-member"),
+    ],
+    indirect=["relay"],
+)
+async def test_attack_other_evidence_than_a_validators_is_refused(relay: Relay, data: bytes, code: str) -> None:
+    with pytest.raises(Refusal, match=code):
+        await relay.peer.receive_evidence("peer-1", {"address": WORKER, "data": data})
+    assert relay.network.blobs == []
+
+
+@pytest.mark.parametrize("relay", [FakeLedger(role=Role.VALIDATOR)], indirect=True)
+async def test_attack_a_flood_of_evidence_is_slowed_down(relay: Relay, autojump_clock: trio.testing.MockClock) -> None:
+    async def bring(number: int) -> None:
+        await relay.peer.receive_evidence("peer-1", {"address": WORKER, "data": EVIDENCE + b"%d" % number})
+
+    for number in range(EVIDENCE_BURST):
+        await bring(number)
+    with pytest.raises(Refusal, match="busy"):
+        await bring(EVIDENCE_BURST)
+    await trio.sleep(1 / EVIDENCE_PER_S)
+    await bring(EVIDENCE_BURST)
+    with pytest.raises(Refusal, match="busy"):
+        await bring(EVIDENCE_BURST + 1)
 
 
 def at(port: int) -> str:
@@ -222,8 +276,25 @@ async def test_relays_are_asked_until_one_takes_the_file(
     )
     assert await give(tmp_path, peer) == SHA256
     assert peer.asked.count(at(5)) == 3
-    assert 2 <= peer.asked.count(at(1)) <= 3
+    assert peer.asked.count(at(1)) == 3
     assert not {at(98), at(99)} & set(peer.asked), "only relays of the pool are asked"
+
+
+async def test_attack_a_relay_that_drops_what_it_acknowledged_is_not_the_only_one_that_has_it(tmp_path: Path) -> None:
+    peer = FakePeer({at(port): {"sha256": SHA256} for port in range(1, 6)})
+    assert await give(tmp_path, peer) == SHA256
+    assert len(peer.asked) == len(set(peer.asked)) == COPIES == 2
+
+
+async def test_evidence_goes_the_same_way(autojump_clock: trio.testing.MockClock) -> None:
+    sha256 = hashlib.sha256(EVIDENCE).digest()
+    peer = FakePeer({at(1): [RemoteError(RELAY, "busy", "later"), {"sha256": sha256}]})
+    network = FakeNetwork([record(RELAY, "peer", "relay", (at(1),))])
+    given = await hand_over_evidence(
+        FakeLedger(), peer, network, EVIDENCE, pool_id=3, address=WORKER, timeout_s=5.0
+    )  # type: ignore[arg-type] # fmt: skip
+    assert given == sha256
+    assert peer.asked == [at(1), at(1)]
 
 
 async def test_a_blacklisted_worker_stops_asking(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:

@@ -5,12 +5,7 @@ The checks themselves are a function here; everything else is the real part.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,15 +16,11 @@ from ledger.anvil import Anvil
 from ledger.court import Answer
 from ledger.errors import Reverted
 from ledger.types import Bar, CaseState, File, Kind, Outcome, Role, Verdict
-from node import clerk, validator
-from node.config import RunConfig
-from node.dockets import Dockets
+from node.judge import TRIES
 from node.membership import Blacklisted
-from node.metrics import MetricsLog, MetricsTail
-from node.validator import Judge
-from tests.ledger.conftest import TERMS, World, make_world
-
-FILE = b"\5" * 32
+from node.metrics import MetricsTail
+from tests.ledger.conftest import TERMS, World
+from tests.node.court_room import FILE, FakeVerifier, court_of, judging, make_quick, until, with_quorum
 
 
 @pytest.fixture(scope="module")
@@ -40,80 +31,12 @@ def deployment(chain: Anvil) -> Deployment:
 @pytest.fixture
 def world(chain: Anvil, deployment: Deployment, request: pytest.FixtureRequest) -> World:
     quorum = getattr(request, "param", 1)
-    owner = Ledger(chain.url, deployment, chain.account(0))
-    made = make_world(chain, deployment, owner, dataclasses.replace(TERMS, quorum=quorum, panel=quorum))
-    owner.announce_checkpoint(made.pool_id, 0, FILE)
-    return made
-
-
-@dataclass
-class FakeVerifier:
-    """Says what it is told to say."""
-
-    outcome: str = "accepted"
-    asked: list[Any] = field(default_factory=list)
-
-    async def call(self, kind: str, **arguments: Any) -> dict[str, Any]:
-        self.asked.append(arguments["claim"])
-        rejection = {"code": "proof-mismatch", "detail": "4.7"} if self.outcome == "rejected" else None
-        return {"outcome": self.outcome, "rejection": rejection, "facts": {"tokens": 70.0}, "seconds": 0.1}
-
-
-class FakePolicies:
-    folders: dict[int, Path] = {}  # noqa: RUF012
-
-    def has(self, version: int) -> bool:
-        return True
-
-    async def wait_for(self, enough: Callable[[], bool]) -> None:
-        assert enough()
-
-
-class FakeNetwork:
-    async def nodes(self) -> tuple[()]:
-        return ()
-
-    @property
-    def content(self) -> FakeNetwork:
-        return self
-
-    async def fetch_blob(self, sha256: bytes, **_: Any) -> Path:
-        return Path("file")
-
-
-@asynccontextmanager
-async def judging(world: World, ledger: Ledger, folder: Path, verifier: FakeVerifier) -> Any:
-    """One validator's tasks, as `validator.run` starts them, less the child process."""
-    folder.mkdir(exist_ok=True)
-    config = RunConfig.model_validate({"ledger": {"pool_id": world.pool_id}})
-    dockets = Dockets(folder / "dockets.sqlite", ledger.deployment.salt.hex())
-    metrics = MetricsLog(folder / "metrics.jsonl")
-    place = SimpleNamespace(
-        config=config, ledger=ledger, network=FakeNetwork(), metrics=metrics, address=ledger.account.address,
-        pool_id=world.pool_id,
-    )  # fmt: skip
-    judge = Judge(place, FakePolicies(), dockets)  # type: ignore[arg-type]
-    async with trio.open_nursery() as nursery:
-        cursor = ledger.cursor(folder / "ledger.sqlite", "validator")
-        nursery.start_soon(clerk.take_in, ledger, cursor, dockets, world.pool_id)
-        nursery.start_soon(clerk.see_through, ledger, dockets, metrics, world.pool_id)
-        nursery.start_soon(judge.run, verifier)
-        yield dockets
-        nursery.cancel_scope.cancel()
-    dockets.close()
-    metrics.close()
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    with trio.fail_after(30):
-        while not await trio.to_thread.run_sync(condition):
-            await trio.sleep(0.05)
+    return court_of(chain, deployment, with_quorum(TERMS, quorum, quorum))
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validator, "LOOK_S", 0.05)
-    monkeypatch.setattr(clerk, "POLL_S", 0.05)
+    make_quick(monkeypatch)
 
 
 async def test_one_validator_accepts_and_the_worker_is_credited(world: World, tmp_path: Path) -> None:
@@ -207,13 +130,13 @@ async def test_a_file_that_ends_the_checks_is_given_up_and_slashes_nobody(world:
             raise ConnectionError("the verifier died")
 
     broken = Broken()
-    for _ in range(validator.TRIES):
+    for _ in range(TRIES):
         with pytest.raises(ExceptionGroup):
             async with judging(world, judge, tmp_path / "v", broken):
                 await trio.sleep(30)
     async with judging(world, judge, tmp_path / "v", broken) as dockets:
         await until(lambda: dockets.waiting(10**12) is None)
-    assert len(broken.asked) == validator.TRIES
+    assert len(broken.asked) == TRIES
     assert judge.docket(submission_id) is None
 
 

@@ -78,6 +78,23 @@ def test_verdicts_are_counted_by_outcome_and_seen_at_the_judge() -> None:
     assert seen.nodes["validator"].activity == "rejected worker-1"
 
 
+def test_a_verdict_against_the_outcome_is_a_dissent_whenever_it_is_shown() -> None:
+    seen = observe()
+    validator = seen.nodes["validator"]
+    said = {"validator": VALIDATOR, "units": 0, "reason": "", "evidence_hash": b"e" * 32, "docket_id": b"s" * 32}
+    reached = {"pool_id": 1, "node": WORKER, "kind": Kind.SUBMISSION, "reason": "", "evidence_hash": b"e" * 32}
+    seen.see_event(recorded(), 10.0)
+    seen.see_event(VerdictRevealed(**AT, **said, outcome=Outcome.REJECTED), 12.0)
+    assert (validator.verdicts, validator.dissents) == (1, 0), "nothing is decided yet"
+    seen.see_event(OutcomeReached(**AT, docket_id=b"s" * 32, outcome=Outcome.ACCEPTED, **reached), 14.5)
+    assert (validator.verdicts, validator.dissents) == (1, 1)
+    seen.see_event(VerdictRevealed(**AT, **said, outcome=Outcome.REJECTED), 15.0)
+    assert (validator.verdicts, validator.dissents) == (2, 2), "one that was shown too late"
+    assert (seen.latencies_s, seen.latency_p50_s) == ([4.5], 4.5)
+    about = {"submission_id": (b"s" * 32).hex()}
+    assert [seen.is_outcome(about | {"outcome": name}) for name in ("accepted", "rejected")] == [True, False]
+
+
 def test_credit_and_stake_on_its_way_out_are_counted() -> None:
     seen = observe()
     worker = seen.nodes["worker-1"]
@@ -144,6 +161,7 @@ def test_metrics_give_speed_policy_steps_and_verdicts() -> None:
     worker = seen.nodes["worker-1"]
     assert (worker.tokens, worker.tokens_per_s, worker.policy_version) == (1000, 100.0, 3)
     assert (len(seen.steps), len(seen.verdicts)) == (1, 1)
+    assert seen.verdicts[0]["validator"] == "validator"
 
 
 def test_speed_is_zero_before_anything_was_generated() -> None:

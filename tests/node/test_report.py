@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from ledger.types import Outcome
 from node import live_table, report
 from node.observation import NodeView, Observation
 from verify.rejection import SENTENCES
@@ -18,7 +19,7 @@ from verify.rejection import SENTENCES
 TOKEN = 10**18
 FIGURES = {
     "reward_first", "reward_last", "steps", "minutes", "peak_memory_gb", "cheats_ejected", "honest_rejected",
-    "submissions", "tokens_per_s",
+    "submissions", "tokens_per_s", "validators", "dissents", "unjudged", "verdict_p50_s", "verdict_max_s",
 }  # fmt: skip
 REWARDS = [0.1, 0.2, 0.5, 0.7, 0.8, 0.9]
 EVIL = "<script>alert('&')</script>"
@@ -41,7 +42,8 @@ def verdict(number: int, outcome: str, mismatches: float) -> dict[str, Any]:
     rejection = {"code": "proof-mismatch", "detail": DETAIL} if outcome == "rejected" else None
     facts = {"exponent_mean": mismatches, "tokens": 512}
     return {
-        "kind": "verdict", "node": address(number), "step": 1, "outcome": outcome, "submission_id": "ab" * 32,
+        "kind": "verdict", "node": address(number), "step": 1, "outcome": outcome,
+        "submission_id": f"{number:02x}" * 32, "validator": "validator",
         "reason": rejection["code"] if rejection else "", "evidence_hash": "cd" * 32,
         "evidence": json.dumps({"rejection": rejection, "facts": facts}),
     }  # fmt: skip
@@ -55,7 +57,8 @@ def observe(steps: int) -> Observation:
     views = (
         view(1, "relay", "relay"),
         view(2, "trainer", "trainer", stake_wei=0, staked_wei=0, activity=f"trained step {steps - 1}"),
-        view(3, "validator", "validator", activity="rejected cheat"),
+        view(3, "validator", "validator", activity="rejected cheat", verdicts=3),
+        view(6, "bribed", "validator", honest=False, verdicts=3, dissents=2),
         view(
             4, "worker-1", "worker", submissions=5, accepted=4, late=1, tokens=6000, generating_s=60, policy_version=5,
             units=2000, credit_wei=2 * TOKEN,
@@ -70,6 +73,10 @@ def observe(steps: int) -> Observation:
     for number, reward in enumerate(REWARDS[:steps]):
         seen.steps.append(step_metric(number, reward))
     seen.verdicts += [verdict(4, "accepted", 2.4), verdict(4, "accepted", 2.5), verdict(5, "rejected", 4.7)]
+    lie = json.dumps({"rejection": {"code": "proof-mismatch", "detail": "made up"}, "facts": {"exponent_mean": 99.0}})
+    seen.verdicts.append(verdict(4, "rejected", 99.0) | {"validator": "bribed", "evidence": lie})
+    seen.outcomes |= {bytes([4]) * 32: Outcome.ACCEPTED, bytes([5]) * 32: Outcome.REJECTED}
+    seen.latencies_s += [3.0, 5.0, 12.0]
     return seen
 
 
@@ -97,7 +104,19 @@ def test_the_figures_of_a_run(run: Path) -> None:
     assert (document["cheats_ejected"], document["honest_rejected"], document["submissions"]) == (1, 0, 7)
     assert document["tokens_per_s"] == 55.0
     assert document["rewards"] == REWARDS
-    assert document["nodes"][4]["fate"].startswith("Ejected.")
+    assert document["nodes"][5]["fate"].startswith("Ejected.")
+    assert (document["validators"], document["dissents"], document["unjudged"]) == (2, 2, 1)
+    assert (document["verdict_p50_s"], document["verdict_max_s"]) == (5.0, 12.0)
+    assert [node["dissents"] for node in document["nodes"]] == [0, 0, 0, 2, 0, 0]
+
+
+def test_what_changed_nothing_is_told_apart_from_what_did(run: Path) -> None:
+    text = (run / "report.html").read_text()
+    rejections, dissents = text.split("Verdicts against the outcome")
+    assert "made up" not in text
+    assert "99" not in rejections.split("Rejections")[1]
+    assert "<td>bribed</td><td>worker-1</td><td>rejected</td><td>proof-mismatch</td><td>1</td>" in dissents
+    assert "2 of 3 verdicts were against the outcome and changed nothing." in text
 
 
 def test_a_stake_that_is_locked_is_said_to_be() -> None:
@@ -195,7 +214,16 @@ def shown(seen: Observation, width: int) -> str:
 def test_the_table_fits_100_columns(steps: int) -> None:
     text = shown(observe(steps), 100)
     assert max(map(len, text.splitlines())) <= 100
-    for words in ("worker-1", "validator", "0x04…0404", "rejected cheat", "ejected", f"step {steps}/6", "2:05"):
+    for words in (
+        "worker-1",
+        "validator",
+        "bribed: 2 of 3 verdicts",
+        "0x04…0404",
+        "rejected cheat",
+        "ejected",
+        f"step {steps}/6",
+        "2:05",
+    ):
         assert words in text
     assert SENTENCES["proof-mismatch"][:40] in text
 
@@ -212,6 +240,7 @@ def test_the_plain_line_changes_only_when_something_happened() -> None:
     before = live_table.plain_line(seen, 61.0)
     assert "step 3 of 6" in before
     assert "cheat ejected" in before
+    assert "bribed outvoted 2 times" in before
     seen.nodes["worker-1"].accepted += 1
     assert live_table.plain_line(seen, 61.0) != before
 

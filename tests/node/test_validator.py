@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from ledger.types import Checkpoint, Outcome, Submission
-from node import validator
+from node import claims, validator
 from node.config import RunConfig
 from rl.seeded import Sampling
 from verify.rules import Claim, Rules
@@ -49,7 +49,7 @@ def submission(block: int, step: int = 2) -> Submission:
 )
 async def test_a_claim_is_as_of_the_submissions_block(block: int, version: int) -> None:
     ledger = FakeLedger([10, 20, 30, 40])
-    fields = await validator._claim(ledger, submission(block))  # type: ignore[arg-type]
+    fields = await claims.claim_of(ledger, submission(block))  # type: ignore[arg-type]
     assert Claim(**fields) == Claim(
         run_id=b"\3" * 32, worker=WORKER, step=2, counter=1, file_hash=b"f" * 32, open_step=version,
         newest_version=version, audit_seed=block.to_bytes(32, "big"), position=block,
@@ -59,12 +59,12 @@ async def test_a_claim_is_as_of_the_submissions_block(block: int, version: int) 
 async def test_work_recorded_after_its_step_was_trained_is_late() -> None:
     """Policy 3, announced in block 40, was trained on step 2."""
     ledger = FakeLedger([10, 20, 30, 40])
-    claims = [Claim(**await validator._claim(ledger, submission(block))) for block in (39, 40)]  # type: ignore[arg-type]
-    assert [claim.step < claim.open_step for claim in claims] == [False, True]
+    recorded = [Claim(**await claims.claim_of(ledger, submission(block))) for block in (39, 40)]  # type: ignore[arg-type]
+    assert [claim.step < claim.open_step for claim in recorded] == [False, True]
 
 
 def test_the_pools_demands_are_the_rules_own_fields() -> None:
-    options = validator._verifier_options(RunConfig.model_validate({}))
+    options = validator.verifier_options(RunConfig.model_validate({}))
     rules = Rules(**options["rules"], thresholds=Thresholds(**options["thresholds"]))
     assert rules.thresholds == Thresholds(), "the config's defaults are the measured ones"
     assert rules.system_prompt is None
@@ -74,7 +74,7 @@ def test_the_pools_demands_are_the_rules_own_fields() -> None:
 
 def test_a_pools_own_bounds_replace_the_measured_ones_and_no_others() -> None:
     config = RunConfig.model_validate({"validator": {"exponent_mean": 5.0, "margin_most": 1.5}})
-    assert validator._verifier_options(config)["thresholds"] == {"exponent_mean": 5.0, "margin_most": 1.5}
+    assert validator.verifier_options(config)["thresholds"] == {"exponent_mean": 5.0, "margin_most": 1.5}
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_pools_own_bounds_replace_the_measured_ones_and_no_others() -> None:
 )
 def test_attack_entries_that_cannot_be_accepted_cost_no_fetch(step: int, counter: int, worth: bool) -> None:
     claim = {"step": step, "counter": counter, "open_step": 3, "newest_version": 3}
-    assert validator.worth_fetching(claim, 2) is worth
+    assert claims.worth_fetching(claim, 2) is worth

@@ -189,11 +189,12 @@ class World:
         pick: Callable[[torch.Tensor, int], torch.Tensor],
         rules: Rules,
     ) -> list[tuple[int, ...]]:
-        ids = torch.tensor([prompt] * rules.samples)
+        ids, cache, chosen = torch.tensor([prompt] * rules.samples), None, []
         for index in range(rules.max_new_tokens):
-            logits = policy._model(ids).logits[:, -1].float()
-            ids = torch.cat([ids, pick(logits, index)[:, None]], dim=1)
-        rows = [tuple(row[len(prompt) :]) for row in ids.tolist()]
+            seen = policy._model(ids, past_key_values=cache, use_cache=True)
+            ids, cache = pick(seen.logits[:, -1].float(), index)[:, None], seen.past_key_values
+            chosen.append(ids)
+        rows = [tuple(row) for row in torch.cat(chosen, dim=1).tolist()]
         return [row[: row.index(0) + 1] if 0 in row else row for row in rows]
 
 

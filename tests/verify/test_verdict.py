@@ -8,7 +8,7 @@ import pytest
 
 from rl.rollouts import Rollout
 from tests.verify.conftest import UNSEEDED
-from verify.rejection import SENTENCES, UNPUNISHED
+from verify.rejection import SENTENCES, UNPUNISHED, Rejection
 from verify.verdict import CHECKS, CheckFailed
 
 Rollouts = tuple[Rollout, ...]
@@ -112,3 +112,18 @@ def test_the_failing_check_is_named(world, honest: Rollouts, monkeypatch: pytest
     with pytest.raises(CheckFailed, match="proof-mismatch: RuntimeError: out of memory"):
         world.judge(honest)
     assert set(SENTENCES) > UNPUNISHED
+
+
+def test_evidence_is_the_same_bytes_for_the_same_finding(world, honest: Rollouts) -> None:
+    first, second = world.judge(world.edit(honest, 0, reward=-1.0)), world.judge(world.edit(honest, 0, reward=-1.0))
+    assert first.evidence() == second.evidence() != world.judge(honest).evidence()
+    assert all(type(value) in (int, float) for value in world.judge(honest).facts.values())
+
+
+def test_codes_fit_the_ledger_and_have_a_sentence() -> None:
+    for code, sentence in SENTENCES.items():
+        assert len(code.encode("ascii")) <= 32
+        assert sentence.endswith(".")
+        assert Rejection(code=code, detail="").sentence == sentence
+    with pytest.raises(ValueError, match="unknown"):
+        Rejection(code="dislike", detail="")
