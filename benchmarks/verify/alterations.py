@@ -39,7 +39,6 @@ ALTERATIONS: Mapping[str, Callable[[Rollout, int], Rollout]] = {
 }
 
 
-def altered(rollouts: Sequence[Rollout], alteration: str, *, one_in: int, eos_token_id: int) -> list[Rollout]:
-    """The rollouts, of which the first of every `one_in` is altered."""
-    change = ALTERATIONS[alteration]
-    return [change(r, eos_token_id) if row % one_in == 0 else r for row, r in enumerate(rollouts)]
+def altered(rollouts: Sequence[Rollout], alteration: str, *, eos_token_id: int) -> list[Rollout]:
+    """Every rollout, altered."""
+    return [ALTERATIONS[alteration](rollout, eos_token_id) for rollout in rollouts]

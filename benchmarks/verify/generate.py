@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rl.prompts import Tokenizer
 
 MAX_MODEL_LEN = 256
+SECOND = " (second try)"
+"""Stands behind the problem's name where the better of two completions is not the forced one."""
 HINT = " Be brief."
 """What the cheat with another prompt adds to the problem."""
 
@@ -89,7 +91,7 @@ def _submission(engine: Engine, tokenizer: Tokenizer, case: Case, counter: int) 
             asked, samples=terms.samples, max_tokens=terms.max_new_tokens, sampling=case.sampling, seed=noise
         )
 
-    def rollout(group: int, sample: int, one: Completion) -> Rollout:
+    def rollout(group: int, sample: int, one: Completion, note: str) -> Rollout:
         text = decode_completion(tokenizer, one.token_ids)
         return Rollout(
             step=0,
@@ -97,7 +99,7 @@ def _submission(engine: Engine, tokenizer: Tokenizer, case: Case, counter: int) 
             counter=counter,
             group=group,
             sample=sample,
-            problem_id=problems[group].problem_id,
+            problem_id=problems[group].problem_id + note,
             prompt_ids=prompts[group],
             completion_ids=one.token_ids,
             text=text,
@@ -107,11 +109,11 @@ def _submission(engine: Engine, tokenizer: Tokenizer, case: Case, counter: int) 
             proofs=one.proofs,
         )
 
-    tries = [generated(seed)]
+    tries = {"": generated(seed)}
     if case.trick == "best of 2":
-        tries.append(generated(replace(case, name=f"{case.name}, again").seed(counter)))
+        tries[SECOND] = generated(replace(case, name=f"{case.name}, again").seed(counter))
     return [
-        max((rollout(group, sample, one[group][sample]) for one in tries), key=lambda r: r.reward)
+        max((rollout(group, sample, one[group][sample], note) for note, one in tries.items()), key=lambda r: r.reward)
         for group in range(case.groups)
         for sample in range(terms.samples)
     ]

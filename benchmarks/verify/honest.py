@@ -18,7 +18,7 @@ from benchmarks.verify.records import Completion
 from benchmarks.verify.tails import fit_tail
 from verify import chance
 from verify.computation import choices, independent_blocks, logprob_gaps
-from verify.thresholds import Gaps, Limits, ProofStatistics, Thresholds, proof_statistics
+from verify.thresholds import Gaps, ProofStatistics, Thresholds, proof_statistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +58,11 @@ def bounds(
         ("block: mantissa error, median", _field("median_max"), thresholds.block_mantissa_median, 1.0),
     ):
         found.append(_bound(name, map(value, blocks), bound, per, step))
-    for size, several, sigmas, many in (
-        ("completion", alone, thresholds.sequence_sigmas, SUBMISSION),
-        ("submission", whole, thresholds.sigmas, 1),
-    ):
-        for kind, mean, sigma in (
-            ("exponent", thresholds.exponent_mean, thresholds.exponent_sigma),
-            ("mantissa", thresholds.mantissa_mean, thresholds.mantissa_sigma),
-        ):
+    for size, several, many in (("completion", alone, SUBMISSION), ("submission", whole, 1)):
+        for kind, bound_of in (("exponent", thresholds.exponent_bound), ("mantissa", thresholds.mantissa_bound)):
             value = _field(f"{kind}_mean")
-            excess = [(value(s) - mean) * sqrt(s.independent_blocks) / sigma for s in several]
-            found.append(_bound(f"{size}: {kind} errors, sigmas above their mean bound", excess, sigmas, many))
+            excess = [_beyond(value(s), bound_of(s, alone=size == "completion"), s.independent_blocks) for s in several]
+            found.append(_bound(f"{size}: {kind} errors, mean", excess, 0.0, many))
     prefilled = [one.prefilled for one in completions]
     margins = np.concatenate([p.margins for p in prefilled if p.margins is not None])
     margin_gaps = choices(prefilled, thresholds)
@@ -81,10 +75,11 @@ def bounds(
         ("log-prob gap", thresholds.logprob, np.concatenate(gaps), logprobs.sequences, _logprobs_of(thresholds)),
     ):
         tokens = len(values) / len(completions) * SUBMISSION
-        found.append(_bound(f"token: {kind}", values, limits.most, tokens))
+        found.append(_bound(f"token: {kind}", values, limits(alone=True).most, tokens))
         for size, several_gaps, many in (("completion", alone_gaps, SUBMISSION), ("submission", map(of, drawn), 1)):
-            excess = [_sigmas(one, limits) for one in several_gaps]
-            found.append(_bound(f"{size}: {kind}, sigmas above its mean bound", excess, limits.sigmas, many))
+            limit = limits(alone=size == "completion")
+            excess = [_beyond(one.mean, limit.mean_of(one.tokens), one.tokens) for one in several_gaps]
+            found.append(_bound(f"{size}: {kind}, mean", excess, 0.0, many))
     share = float((margins > 0).mean())
     shares = [choices([one.prefilled for one in some], thresholds).mismatches / _tokens(some) for some in drawn]
     found.append(
@@ -113,9 +108,9 @@ def _field(name: str) -> Callable[[ProofStatistics], float]:
     return lambda seen: getattr(seen, name)
 
 
-def _sigmas(seen: Gaps, limits: Limits) -> float:
-    """By how many sigmas / sqrt(n) a mean exceeds the bound of very many tokens, its fixed allowance taken off."""
-    return (seen.mean - limits.mean - limits.most / seen.tokens) * sqrt(seen.tokens) / limits.sigma
+def _beyond(mean: float, bound: float, count: int) -> float:
+    """How far a mean lies above its bound, times the root of how many it is of: that makes few and many comparable."""
+    return (mean - bound) * sqrt(count)
 
 
 def _margins_of(thresholds: Thresholds) -> Callable[[Sequence[Completion]], Gaps]:

@@ -54,9 +54,7 @@ def _rollouts(policy: TransformersPolicy, out: Path, quick: bool, case: Case) ->
     rollouts = list(read_rollouts(rollouts_path(out, owner), max_rows=MAX_ROWS))
     if case.source:
         wanted = case.submissions * case.groups * case.terms.samples
-        rollouts = altered(
-            rollouts[:wanted], case.alteration, one_in=case.one_in, eos_token_id=policy.tokenizer.eos_token_id
-        )
+        rollouts = altered(rollouts[:wanted], case.alteration, eos_token_id=policy.tokenizer.eos_token_id)
     return rollouts
 
 

@@ -53,8 +53,6 @@ class Case:
     source: str = ""
     """The case whose rollouts are altered."""
     alteration: Literal["", "early stop", "edited token", "replay"] = ""
-    one_in: int = 1
-    """Of how many completions one is altered."""
     honest: bool = False
     reproved: bool = False
     """Whether the cheat has the right policy compute proofs and log-probabilities of its tokens, by a prefill."""
@@ -133,9 +131,7 @@ def _cheats() -> tuple[Case, ...]:
         case("best of 2", trick="best of 2"),
         case("other prompt", trick="other prompt"),
         case("early stop", **altered, alteration="early stop"),
-        case("early stop, one in 16", **altered, alteration="early stop", one_in=16),
         case("edited token", **altered, alteration="edited token"),
-        case("edited token, one in 16", **altered, alteration="edited token", one_in=16),
         case("replay", **altered, alteration="replay"),
     )
 
@@ -155,6 +151,5 @@ def _short() -> tuple[Case, ...]:
         case("temperature 0.7", sampling=Sampling(temperature=0.7)),
         case("other prompt", trick="other prompt"),
         case("edited token", source=f"demo {honest}", alteration="edited token", reproved=True),
-        case("edited token, one in 16", source=f"demo {honest}", alteration="edited token", one_in=16, reproved=True),
         case("replay", source=f"demo {honest}", alteration="replay", reproved=True),
     )

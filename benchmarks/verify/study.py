@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verify.collect import WAYS, Way, wanted
-from benchmarks.verify.generate import rollouts_path
+from benchmarks.verify.generate import SECOND, rollouts_path
 from benchmarks.verify.honest import Bound, bounds, moments
 from benchmarks.verify.judging import (
     CHECKS,
     STATISTICS,
+    SUBMISSION,
     UNSEEDED,
     copied,
     drawn,
@@ -32,7 +33,7 @@ from benchmarks.verify.tails import area_under_curve
 from rl.hardware import ComputeType
 from verify.thresholds import Thresholds, thresholds_for
 
-DRAWN = 500
+DRAWN = 1000
 """Submissions drawn from the completions of a kind."""
 SEED = 0
 SEEDED, UNSEEDED_POOL, FINE = WAYS
@@ -126,6 +127,7 @@ def study(out: Path, *, quick: bool, count: int = DRAWN) -> Study:
         scores[name] = _scores(drawn(completions, count, generator), limits)
         scores[f"one, {setting}"] = _scores([[one] for one in completions], limits)
     cheats = [_cheat(out, case, SEEDED, scores, count, generator) for case in measured(SEEDED, honest=False)]
+    cheats += [_partial(out, case, cases, count, generator) for case in measured(SEEDED, honest=False) if _apart(case)]
     cheats += [_cheat(out, case, FINE, scores, count, generator) for case in measured(FINE, honest=False)]
     cheats += [_unseeded(out, case, count, generator) for case in measured(UNSEEDED_POOL, honest=False)]
     return Study(
@@ -186,7 +188,7 @@ def _cheat(
 ) -> Cheat:
     completions, prefill = read_case(out, case, way), way[0]
     limits = thresholds_for(case.engine.compute_type, prefill)
-    samples = _drawn_with_one(case, completions, count, generator)
+    samples = drawn(completions, count, generator)
     found = [findings(one, limits) for one in samples]
     own, single = _scores(samples, limits), _scores([[one] for one in completions], limits)
     if prefill == "bfloat16":
@@ -211,15 +213,30 @@ def _cheat(
     )
 
 
-def _drawn_with_one(
-    case: Case, completions: list[Completion], count: int, generator: np.random.Generator
-) -> list[list[Completion]]:
-    """Of a cheat that alters one completion in 16, each submission has exactly one that is altered."""
-    if case.one_in == 1:
-        return drawn(completions, count, generator)
-    changed, left = completions[:: case.one_in], [c for row, c in enumerate(completions) if row % case.one_in]
-    rest = drawn(left, count, generator, size=case.one_in - 1)
-    return [[changed[row % len(changed)], *others] for row, others in enumerate(rest)]
+def _apart(case: Case) -> bool:
+    """Whether a cheat changes completions one by one, and may so change few."""
+    return case.alteration in ("early stop", "edited token") or case.trick == "best of 2"
+
+
+def _partial(out: Path, case: Case, cases: Sequence[Case], count: int, generator: np.random.Generator) -> Cheat:
+    """Submissions with one changed completion among 15 honest ones of the same engine and setting."""
+    changed = [one for one in read_case(out, case, SEEDED) if not case.trick or one.rollout.problem_id.endswith(SECOND)]
+    source = next(one for one in cases if one.honest and one.setting == case.setting and one.engine == case.engine)
+    rest = drawn(read_case(out, source, SEEDED), count, generator, size=SUBMISSION - 1)
+    limits = thresholds_for(case.engine.compute_type, "bfloat16")
+    found = [findings([changed[row % len(changed)], *others], limits) for row, others in enumerate(rest)]
+    return Cheat(
+        name=f"{case.name}, one in {SUBMISSION}",
+        setting=case.setting,
+        prefill="bfloat16",
+        seeded=True,
+        completions=len(changed),
+        caught=float(np.mean([bool(names) for names in found])),
+        by_check={name: float(np.mean([name in names for names in found])) for name in CHECKS},
+        area={},
+        area_of_one={},
+        misses=sum(not names for names in found),
+    )
 
 
 def _unseeded(out: Path, case: Case, count: int, generator: np.random.Generator) -> Cheat:

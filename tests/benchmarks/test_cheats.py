@@ -68,7 +68,7 @@ def test_dropped_layers_add_nothing_and_others_are_whole() -> None:
 
 
 def test_an_early_stop_ends_sooner_by_an_eos() -> None:
-    stopped = altered([rollout(0, 60), rollout(1, 10)], "early stop", one_in=1, eos_token_id=EOS)
+    stopped = altered([rollout(0, 60), rollout(1, 10)], "early stop", eos_token_id=EOS)
     assert [len(r.completion_ids) for r in stopped] == [STOP_AFTER + 1, 6]
     assert all(r.completion_ids[-1] == EOS and EOS not in r.completion_ids[:-1] for r in stopped)
 
@@ -76,12 +76,12 @@ def test_an_early_stop_ends_sooner_by_an_eos() -> None:
 @pytest.mark.parametrize("tokens", [2, 3, 60])
 def test_an_edited_token_is_one_other_token_and_the_end_stays(tokens: int) -> None:
     rollouts = [rollout(sample, tokens) for sample in range(32)]
-    edited = altered(rollouts, "edited token", one_in=16, eos_token_id=EOS)
+    edited = altered(rollouts, "edited token", eos_token_id=EOS)
     changed = [
         sum(a != b for a, b in zip(one.completion_ids, other.completion_ids, strict=True))
         for one, other in zip(rollouts, edited, strict=True)
     ]
-    assert changed == [1 if row % 16 == 0 else 0 for row in range(32)]
+    assert changed == [1] * 32
     assert all(r.completion_ids[-1] == EOS for r in edited)
 
 
