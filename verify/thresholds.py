@@ -5,25 +5,24 @@ log-probabilities. Bounds hold together at three sizes: wide for a single block 
 narrower for the mean of a completion, and tight for the mean of a submission, because a mean separates what single
 values cannot. All figures are here; `MEASURED` says which arithmetic they belong to.
 
-Measured on SmolLM2-135M, 32-token blocks, top-k 128 (exponent mismatches: mean, max; mantissa error: mean, max):
+Measured on SmolLM2-135M, top-k 128, by `scripts/bench_verify`; docs/verification.md has more. Mean errors of a block,
+scaled to 32 tokens, over seven honest engines (three batch sizes, one and two threads, vLLM and transformers) and
+cheats, for a prefill in bf16 and in float32 (exponent mismatches, mantissa error, margin, log-prob gap):
 
-    honest, decode and prefill in bf16 by different engines     2.3-2.6, 10    1.36-1.46, 2.8
-    honest, decode in fp32                                      within that    1.22
-    noise of 1e-3, or a policy one GRPO step away               2.4-2.6, 10    1.38, 2.8
-    noise of 1e-2 on weights                                    4.8, 16        2.87, 6.0
-    int8 weights                                                4.6, 16        2.82, 5.3
-    fp8 weights                                                 8.1, 26        5.14, 9.3
-    another prompt                                              8.6, 45        5.10, 16.7
-    noise of 5e-2 on weights                                    17, 70         10.4, 21
-    int4 weights                                                39, 83         19.7, 34
+    honest, decode in bf16       2.2, 1.39, 0.0019, 0.038        1.8, 1.16, 0.0012, 0.030
+    honest, decode in float32    1.9, 1.22, 0.0013, 0.031        0.0, 0.0001, 0, 5e-6
+    noise of 1e-3 on weights     2.9, 1.97, 0.0034, 0.058        2.7, 1.77, 0.0030, 0.051
+    int8 weights                 4.4, 2.91, 0.0056, 0.066        4.1, 2.76, 0.0047, 0.059
+    int4 weights                 33, 18.7, 0.58, 1.1             34, 18.7, 0.59, 0.94
+    another prompt               9.6, 5.8, 0.038, 0.16
 
-The paper's block bounds first bite at the last rows; the mean over a submission separates all from `int8` on.
+The paper's block bounds first bite at int4 weights; the mean over a submission separates all from noise of 1e-3 on.
 
-Short blocks err more, since 128 values are then a larger share of theirs and include smaller ones. Decode in float32,
-prefill in bf16, honest (exponent mismatches, mantissa error): 1 token 4.6, 2.5; 8 tokens 3.6, 1.8; 16 tokens 2.8,
-1.7; 32 tokens 2.4, 1.4. That is a power of the share, about -0.18; means are taken of errors scaled back by it to a
-full block, so that a policy that learns to answer briefly does not look like a cheat. Scaled mantissa errors were
-1.2-1.4 at every length; exponents vary more (3.6 at 2 tokens), which is why their bound is the looser one.
+Short blocks err more, since 128 values are then a larger share of theirs and include smaller ones. Unscaled, decode in
+float32, prefill in bf16, honest (exponent mismatches, mantissa error): 1 token 4.6, 2.5; 8 tokens 3.6, 1.8; 16 tokens
+2.8, 1.7; 32 tokens 2.4, 1.4; the demo's answers of 9 tokens, both in bf16, 4.2, 1.9, beside 2.2, 1.4 in whole blocks.
+Means are taken of errors scaled by a power of the share, 0.4 and 0.25, that is never too small for any of these: so a
+policy that learns to answer briefly does not look like a cheat.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class Thresholds:
     margin_sigma: float = 0.015
     mismatch_share: float = 0.035
     """Tokens that are not the forced ones; honest 2.1-2.6 %."""
-    logprob_most: float = 1.5
+    logprob_most: float = 2.4
     """Nats between the reported log-probability of a token and the prefill's; honest up to 0.94."""
     logprob_mean: float = 0.042
     """Honest 0.038-0.040."""
@@ -177,12 +176,47 @@ class Thresholds:
 
 MEASURED: Mapping[tuple[ComputeType, ComputeType], Thresholds] = {
     ("bfloat16", "bfloat16"): Thresholds(),
-    ("float32", "bfloat16"): Thresholds(),
-    ("bfloat16", "float32"): Thresholds(),
-    ("float32", "float32"): Thresholds(),
+    ("float32", "bfloat16"): Thresholds(
+        exponent_mean=3.0,
+        mantissa_mean=1.32,
+        margin_most=1.0,
+        margin_mean=0.003,
+        margin_sigma=0.012,
+        logprob_most=2.0,
+        logprob_mean=0.039,
+        logprob_sigma=0.05,
+    ),
+    ("bfloat16", "float32"): Thresholds(
+        exponent_mean=2.8,
+        mantissa_mean=1.24,
+        mantissa_sigma=0.18,
+        mantissa_jump=1.5,
+        margin_most=1.0,
+        margin_mean=0.003,
+        margin_sigma=0.012,
+        logprob_most=2.0,
+        logprob_mean=0.036,
+        logprob_sigma=0.05,
+    ),
+    ("float32", "float32"): Thresholds(
+        exponent_mean=0.2,
+        exponent_sigma=0.2,
+        exponent_jump=2.0,
+        mantissa_mean=0.05,
+        mantissa_sigma=0.03,
+        mantissa_jump=0.3,
+        margin_most=0.1,
+        margin_mean=0.0005,
+        margin_sigma=0.002,
+        mismatch_share=0.003,
+        logprob_most=0.1,
+        logprob_mean=0.002,
+        logprob_sigma=0.005,
+    ),
 }
-"""Bounds for each (arithmetic of decode, arithmetic of prefill). Where the data above do not part two pairs, they have
-the same bounds: float32 on one side lies inside the range of bf16 on both."""
+"""Bounds for each (arithmetic of decode, arithmetic of prefill), from docs/verification.md's table of honest work. The
+last pair was exact but for the order of sums (mantissa 0.0001, log-probs 4e-5 at most); its bounds leave room for
+kernels that sum otherwise, none for TF32."""
 
 
 def thresholds_for(decode: str, prefill: ComputeType) -> Thresholds:

@@ -120,7 +120,8 @@ def _cheats() -> tuple[Case, ...]:
     return (
         *(case(name, weights=name) for name in ("noise 1e-3", "int8", "int4")),
         *(
-            case(f"{age} steps older at {rate}".replace("1 steps", "1 step"), weights=f"trained {rate} {age}")
+            case(f"{_steps(age)} older at {rate}{words}", weights=f"trained {rate} {age}", **options)
+            for words, options in (("", {}), (", all in float32", {"engine": EngineKind(compute_type="float32")}))
             for rate in RATES
             for age in AGES
         ),
@@ -134,6 +135,10 @@ def _cheats() -> tuple[Case, ...]:
         case("edited token", **altered, alteration="edited token"),
         case("replay", **altered, alteration="replay"),
     )
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' * (count > 1)}"
 
 
 def _short() -> tuple[Case, ...]:

@@ -77,8 +77,6 @@ class Cheat:
     """Area under the ROC curve of each statistic, submissions against honest ones; empty in an unseeded pool."""
     area_of_one: dict[str, float]
     """The same for single completions."""
-    misses: int
-    """Of `DRAWN`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +119,13 @@ def study(out: Path, *, quick: bool, count: int = DRAWN) -> Study:
     honest = [_honest_kind(out, kind, members, count, generator) for kind, members in kinds.items()]
     scores = {}
     for setting, name in (("long", "honest"), ("demo", "demo honest")):
-        members = [case for case in measured(SEEDED, honest=True) if case.setting == setting]
+        members = [
+            case
+            for case in measured(SEEDED, honest=True)
+            if case.setting == setting and case.engine.compute_type == "bfloat16"
+        ]
         completions = [one for case in members for one in read_case(out, case, SEEDED)]
-        limits = thresholds_for("auto", "bfloat16")
+        limits = thresholds_for("bfloat16", "bfloat16")
         scores[name] = _scores(drawn(completions, count, generator), limits)
         scores[f"one, {setting}"] = _scores([[one] for one in completions], limits)
     cheats = [_cheat(out, case, SEEDED, scores, count, generator) for case in measured(SEEDED, honest=False)]
@@ -189,6 +191,8 @@ def _cheat(
     completions, prefill = read_case(out, case, way), way[0]
     limits = thresholds_for(case.engine.compute_type, prefill)
     samples = drawn(completions, count, generator)
+    if case.trick == "best of 2":  # where both tries were worth the same, nothing was done
+        samples = [some for some in samples if any(map(_second, some))]
     found = [findings(one, limits) for one in samples]
     own, single = _scores(samples, limits), _scores([[one] for one in completions], limits)
     if prefill == "bfloat16":
@@ -209,7 +213,6 @@ def _cheat(
         by_check={name: float(np.mean([name in names for names in found])) for name in CHECKS},
         area=area,
         area_of_one=area_of_one,
-        misses=sum(not names for names in found),
     )
 
 
@@ -218,9 +221,13 @@ def _apart(case: Case) -> bool:
     return case.alteration in ("early stop", "edited token") or case.trick == "best of 2"
 
 
+def _second(one: Completion) -> bool:
+    return one.rollout.problem_id.endswith(SECOND)
+
+
 def _partial(out: Path, case: Case, cases: Sequence[Case], count: int, generator: np.random.Generator) -> Cheat:
     """Submissions with one changed completion among 15 honest ones of the same engine and setting."""
-    changed = [one for one in read_case(out, case, SEEDED) if not case.trick or one.rollout.problem_id.endswith(SECOND)]
+    changed = [one for one in read_case(out, case, SEEDED) if not case.trick or _second(one)]
     source = next(one for one in cases if one.honest and one.setting == case.setting and one.engine == case.engine)
     rest = drawn(read_case(out, source, SEEDED), count, generator, size=SUBMISSION - 1)
     limits = thresholds_for(case.engine.compute_type, "bfloat16")
@@ -235,7 +242,6 @@ def _partial(out: Path, case: Case, cases: Sequence[Case], count: int, generator
         by_check={name: float(np.mean([name in names for names in found])) for name in CHECKS},
         area={},
         area_of_one={},
-        misses=sum(not names for names in found),
     )
 
 
@@ -253,7 +259,6 @@ def _unseeded(out: Path, case: Case, count: int, generator: np.random.Generator)
         by_check={name: float(np.mean([name in names for names in found])) for name in UNSEEDED},
         area={},
         area_of_one={},
-        misses=sum(not names for names in found),
     )
 
 

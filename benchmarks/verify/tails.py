@@ -60,10 +60,11 @@ def fit_tail(values: np.ndarray, step: float = 0.0) -> Tail:
     first, second = float(excess.mean()), float((weights * excess).mean())
     share = count / len(ordered)
     # With first = scale / (1 - shape) and second = scale / (2 (2 - shape)):
-    shape = 2.0 - first / (first - 2.0 * second)
+    spread = first - 2.0 * second
+    shape = 2.0 - first / spread if spread > 0.0 else 0.0  # no spread: all exceed the threshold by as much
     if shape <= 2 * 1.15 / sqrt(count):
         return Tail(threshold=threshold, share=share, scale=first, shape=0.0)
-    scale = 2.0 * first * second / (first - 2.0 * second)
+    scale = 2.0 * first * second / spread
     return Tail(threshold=threshold, share=share, scale=scale, shape=shape)
 
 

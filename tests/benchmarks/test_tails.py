@@ -50,6 +50,11 @@ def test_equal_values_have_no_tail() -> None:
     assert tail.beyond(1.1) == 0.0 < tail.beyond(1.0)
 
 
+def test_equal_exceedances_have_an_exponential_tail() -> None:
+    tail = fit_tail(np.repeat([1.0, 2.0], [970, 30]), step=1.0)
+    assert (tail.threshold, tail.scale, tail.share) == (1.5, 0.5, 0.03)
+
+
 def test_counts_have_a_tail_above_their_ties() -> None:
     counts = RANDOM.poisson(2.0, 2_000)
     tail = fit_tail(counts, step=1.0)
