@@ -13,7 +13,7 @@ import click
 
 from benchmarks.verify.collect import ROOT, StudyFailed, collect, environment
 
-ROUNDS = {False: 7, True: 2}
+ROUNDS = {False: 5, True: 1}
 """Of costs, in a full and in a quick study."""
 
 
@@ -25,7 +25,7 @@ ROUNDS = {False: 7, True: 2}
     type=click.Path(path_type=Path),
     help="where work is kept, to go on with or to judge anew by other bounds [default: out/bench_verify]",
 )
-@click.option("--docs", is_flag=True, help="write the plots into docs/ (else beside the work)")
+@click.option("--docs", is_flag=True, help="write plots and tables into docs/ (else beside the work)")
 @click.option("--no-costs", is_flag=True, help="leave the costs as they were measured last")
 def main(quick: bool, target: Path | None, out: Path | None, docs: bool, no_costs: bool) -> None:
     started = time.monotonic()
@@ -42,17 +42,22 @@ def main(quick: bool, target: Path | None, out: Path | None, docs: bool, no_cost
         raise click.ClickException(f"{fault}. What was made is kept: start again to go on.") from fault
 
     from benchmarks.verify.plots import draw
-    from benchmarks.verify.report import markdown, summary
+    from benchmarks.verify.report import fill, summary, tables
     from benchmarks.verify.study import study
 
     say("judging")
     found = study(folder, quick=quick)
     figures = summary(found, costs)
+    made = tables(found, costs)
     draw(found, ROOT / "docs" if docs else folder)
-    (folder / "tables.md").write_text(markdown(found))
+    if docs:
+        page = ROOT / "docs" / "verification.md"
+        page.write_text(fill(page.read_text(), made))
+    text = "\n\n".join(f"{name}:\n\n{table}" for name, table in made.items())
+    (folder / "tables.md").write_text(text + "\n")
     for path in {folder / "figures.json", target or folder / "figures.json"}:
         path.write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
-    click.echo(markdown(found))
+    click.echo(text)
     click.echo(json.dumps({key: figures[key] for key in HEADLINES if key in figures}, indent=1))
     say(f"figures in {target or folder / 'figures.json'}, tables in {folder / 'tables.md'}")
 

@@ -48,19 +48,36 @@ def audit_table(groups: int = 16) -> dict[str, dict[str, float]]:
     }
 
 
-def markdown(study: Study) -> str:
-    """All tables, in the order of the page."""
-    parts = [_honest(study.honest), _chances(study.honest)]
+def tables(study: Study, costs: Mapping[str, Any]) -> dict[str, str]:
+    """Name → markdown of every table."""
     coarse = [cheat for cheat in study.cheats if cheat.seeded and cheat.prefill == "bfloat16"]
-    for words, some, table in (
-        ("Cheats, 64 tokens", [cheat for cheat in coarse if cheat.setting == "long"], _cheats),
-        ("Cheats, 10 tokens, the demo's setting", [cheat for cheat in coarse if cheat.setting == "demo"], _cheats),
-        ("A validator in float32", [cheat for cheat in study.cheats if cheat.prefill == "float32"], _cheats),
-        ("An unseeded pool", [cheat for cheat in study.cheats if not cheat.seeded], _unseeded),
-    ):
-        if some:
-            parts.append(f"{words}:\n\n{table(some)}")
-    return "\n\n".join(parts) + "\n"
+    fine = [cheat for cheat in study.cheats if cheat.prefill == "float32"]
+    plain = [cheat for cheat in study.cheats if not cheat.seeded]
+    found = {
+        "honest": _honest(study.honest),
+        "bounds": _chances(study.honest),
+        "cheats": _cheats([cheat for cheat in coarse if cheat.setting == "long"]),
+        "demo": _cheats([cheat for cheat in coarse if cheat.setting == "demo"]),
+        "float32": _cheats(fine),
+        "unseeded": _unseeded(plain),
+        "areas": _areas([cheat for cheat in coarse if cheat.area]),
+        "costs": _costs(costs),
+        "ratios": _ratios(costs),
+    }
+    return {name: table for name, table in found.items() if table.count("\n") > 1}
+
+
+def fill(page: str, found: Mapping[str, str]) -> str:
+    """The page with each table between its marks. Raises ValueError if it lacks one's marks."""
+    for name, table in found.items():
+        start, end = f"<!-- {name}: written by scripts/bench_verify -->\n", f"<!-- /{name} -->"
+        before, mark, rest = page.partition(start)
+        if not mark or end not in rest:
+            raise ValueError(
+                f"the page has no place for the table {name!r}: put {start.strip()} and {end.strip()} in it"
+            )
+        page = before + mark + "\n" + table + "\n\n" + end + rest.partition(end)[2]
+    return page
 
 
 def _title(kind: HonestKind) -> str:
@@ -68,46 +85,66 @@ def _title(kind: HonestKind) -> str:
 
 
 def _honest(kinds: Sequence[HonestKind]) -> str:
-    head = ["setting: decode → prefill", "completions", *kinds[0].moments, "submissions rejected", "drawn", "chance"]
+    head = ["decode → prefill", "completions", *kinds[0].moments, "rejected", "chance of it"]
     rows = [
         [
             _title(kind),
             str(kind.completions),
-            *(f"{mean:.3g} ± {sigma:.2g}, {most:.3g}" for mean, sigma, most in kind.moments.values()),
-            f"{kind.rejected} of {kind.submissions}",
-            f"{kind.drawn_rejected} of {kind.drawn}",
-            f"{kind.chance:.1e}",
+            *(f"{mean:.2g}" if name == "token not forced" else f"{mean:.2g} ± {sigma:.2g}, {most:.2g}"
+              for name, (mean, sigma, most) in kind.moments.items()),
+            f"{kind.rejected} of {kind.submissions}, {kind.drawn_rejected} of {kind.drawn} drawn",
+            f"{kind.chance:.0e}",
         ]
         for kind in kinds
-    ]
+    ]  # fmt: skip
     return _table(head, rows)
 
 
 def _chances(kinds: Sequence[HonestKind]) -> str:
-    names = [bound.name for bound in kinds[0].bounds]
+    """Of means there is no one bound to be named: it depends on how many they are of."""
     rows = []
-    for place, name in enumerate(names):
-        cells = []
-        for kind in kinds:
-            bound = kind.bounds[place]
-            cells.append(f"{bound.worst:.3g} / {bound.bound:.3g}: {bound.chance:.0e}")
+    for place, name in enumerate(bound.name for bound in kinds[0].bounds):
+        several = [kind.bounds[place] for kind in kinds]
+        cells = [
+            f"{one.chance:.0e}" if one.bound == 0.0 else f"{one.worst:.2g} of {one.bound:.2g}: {one.chance:.0e}"
+            for one in several
+        ]
         rows.append([name, *cells])
     return _table(["bound", *(_title(kind) for kind in kinds)], rows)
 
 
 def _cheats(cheats: Sequence[Cheat]) -> str:
-    head = ["cheat", "completions", "caught", *(f"`{name}`" for name in CHECKS), *(SHORT[name] for name in AREAS)]
+    head = ["cheat", "completions", "caught", *(f"`{name}`" for name in CHECKS)]
     rows = [
         [
-            cheat.name.removeprefix("demo "),
+            cheat.name.removeprefix("demo ")
+            + (" (demo)" if cheat.prefill == "float32" and cheat.setting == "demo" else ""),
             str(cheat.completions),
             _share(cheat.caught),
             *(_share(cheat.by_check[name]) for name in CHECKS),
-            *(f"{cheat.area[name]:.3f}" if cheat.area else "" for name in AREAS),
         ]
         for cheat in cheats
     ]
     return _table(head, rows)
+
+
+def _areas(cheats: Sequence[Cheat]) -> str:
+    rows = [
+        [cheat.name, *(f"{cheat.area_of_one[name]:.3f} / {cheat.area[name]:.3f}" for name in AREAS)] for cheat in cheats
+    ]
+    return _table(["cheat", *(SHORT[name] for name in AREAS)], rows)
+
+
+def _costs(costs: Mapping[str, Any]) -> str:
+    rates = costs["tokens_a_second"]
+    rows = [[name, f"{spent:.2f}", f"{rates[name]:.0f}"] for name, spent in costs["cpu_ms_a_token"].items()]
+    return _table(["", "CPU-ms a token", "tokens/s by the clock"], rows)
+
+
+def _ratios(costs: Mapping[str, Any]) -> str:
+    kinds = ("verify_vs_generate", "verify_vs_generate_by_clock", "verify_by_vllm_vs_generate")
+    rows = [[rows, *(f"{costs[kind][rows]:.1f}" for kind in kinds)] for rows in costs[kinds[0]]]
+    return _table(["completions decoded together", "CPU time", "by the clock", "CPU time, prefill by vLLM"], rows)
 
 
 def _unseeded(cheats: Sequence[Cheat]) -> str:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from benchmarks.verify.alterations import STOP_AFTER, altered
+from benchmarks.verify.older import off_grid
 from benchmarks.verify.plan import AGES, RATES, find, plan
 from benchmarks.verify.weights import VARIANTS
 from rl.rollouts import Rollout
@@ -109,3 +110,13 @@ def test_a_replay_has_noise_of_its_own_and_an_edit_its_sources() -> None:
     )
     assert edit.keys(places) == source.keys(places)
     assert set(replay.keys(places)).isdisjoint(source.keys(places))
+
+
+def test_weights_off_the_grid_round_to_what_was_published() -> None:
+    published = torch.cat([WEIGHTS["model.embed_tokens.weight"].flatten(), torch.tensor([0.0, 1.0, -0.5, 2.0**-20])])
+    published = published.to(torch.bfloat16)
+    drawn = off_grid(published, torch.Generator().manual_seed(1))
+    assert torch.equal(drawn.to(torch.bfloat16), published)
+    distance = (drawn - published.float()).abs() / (published.float().abs() * 2**-8).clamp(min=1e-30)
+    assert (drawn != published.float()).float().mean() > 0.95
+    assert 0.9 < distance.max() <= 1.0
