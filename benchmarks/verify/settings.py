@@ -35,7 +35,7 @@ def _explained(index: int) -> Problem:
 
 LONG = Setting(
     name="long",
-    task=Task(name="explained", size=_SUMS.size, make_problem=_explained, score=_SUMS.score),
+    task=replace(_SUMS, name="explained", make_problem=_explained),
     max_new_tokens=64,
     samples=4,
 )
