@@ -97,30 +97,39 @@ class EngineProcess:
         step: int,
         policy_version: int,
         counter: int,
-        problems: list[int],
+        draw_seed: bytes,
+        groups: int,
         samples: int,
-        seed: bytes | None,
+        seeded: bool,
     ) -> dict[str, Any]:
-        """Generate, prove and score `samples` completions of each problem; write them to `path` as one file.
+        """Generate, prove and score `samples` completions of each drawn problem; write them to `path` as one file.
 
         Args:
-            seed: the submission's draw seed, which forces every token; None where the pool dictates none.
+            draw_seed: of `rl.draw`; dictates the problems.
+            seeded: whether it forces every token, too.
+
+        Raises RewardFailed.
         """
+        from rl.draw import draw_problems
         from rl.prompts import decode_completion, render_prompt
         from rl.rollouts import Rollout, write_rollouts
 
         began = time.monotonic()
-        chosen = [self._task.problem(index) for index in problems]
+        chosen = [self._task.problem(index) for index in draw_problems(draw_seed, groups, self._task.size)]
         prompts = [render_prompt(self._tokenizer, problem, self._system_prompt) for problem in chosen]
         longest = max(map(len, prompts)) + self._max_new_tokens
         if longest > self._max_model_len:
             # The engine would cut such completions early, and a validator could not tell that from cheating.
             raise ValueError(f"model.max_model_len {self._max_model_len} must be at least {longest} for this task")
-        groups = self._engine.generate(
-            prompts, samples=samples, max_tokens=self._max_new_tokens, sampling=self._sampling, seed=seed
+        answers = self._engine.generate(
+            prompts,
+            samples=samples,
+            max_tokens=self._max_new_tokens,
+            sampling=self._sampling,
+            seed=draw_seed if seeded else None,
         )
         rollouts = []
-        for group, (problem, prompt_ids, completions) in enumerate(zip(chosen, prompts, groups, strict=True)):
+        for group, (problem, prompt_ids, completions) in enumerate(zip(chosen, prompts, answers, strict=True)):
             for sample, completion in enumerate(completions):
                 text = decode_completion(self._tokenizer, completion.token_ids)
                 rollouts.append(

@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from rl import flat_json
 
 MAX_EVIDENCE_BYTES = 64 * 1024
 """An honest one has 1 to 3 kB: some twenty numbers, as many checks, and a sentence."""
 PREFIX = b'{"block":'
 """How every one begins, its keys being sorted; nothing else that is kept by its hash begins so."""
 MAX_DETAIL_CHARS = 4_000
-MAX_DEPTH = 8
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 OUTCOMES = ("accepted", "rejected", "late")
 
 
@@ -73,20 +72,6 @@ def encode(evidence: Evidence) -> bytes:
     return raw
 
 
-def parse_json(raw: bytes) -> Any:
-    """JSON of few levels. Raises ValueError.
-
-    The parser goes down a level of C stack for each, and libraries lift the interpreter's limit: deep enough nesting
-    ends the process.
-    """
-    depth = 0
-    for bracket in re.findall(rb"[\[\]{}]", _STRING.sub(b"", raw)):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_DEPTH:
-            raise ValueError(f"more than {MAX_DEPTH} levels deep")
-    return json.loads(raw)
-
-
 def decode(raw: bytes, sha256: bytes) -> Evidence:
     """The evidence in `raw`, which must be the bytes of that hash. Raises EvidenceInvalid."""
     if len(raw) > MAX_EVIDENCE_BYTES:
@@ -101,7 +86,7 @@ def read(raw: bytes) -> Evidence:
     if len(raw) > MAX_EVIDENCE_BYTES:
         raise EvidenceInvalid(f"{len(raw)} bytes, allowed are {MAX_EVIDENCE_BYTES}")
     try:
-        evidence = _parsed(parse_json(raw))
+        evidence = _parsed(flat_json.loads(raw))
         canonical = encode(evidence)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as fault:
         raise EvidenceInvalid(f"not as evidence is written: {type(fault).__name__}") from fault

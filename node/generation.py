@@ -15,7 +15,7 @@ import trio
 
 from ledger.types import Outcome
 from node.chain import on_chain
-from node.child import Child, open_child
+from node.child import Child, ChildError, open_child
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.intent import Intent
@@ -23,9 +23,8 @@ from node.outbox import Outbox, Stage
 from node.place import Place
 from node.policies import Policies
 from node.pulse import Pulse, newer
-from rl.draw import MAX_SUBMISSIONS, draw_problems, draw_seed
+from rl.draw import MAX_SUBMISSIONS, draw_seed
 from rl.hardware import thread_environment
-from rl.tasks import load_task
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -61,8 +60,9 @@ class Generation:
         self._place, self._policies, self._outbox = place, policies, outbox
         self._intent, self._pulse = intent, pulse
         self._config, self._ledger = place.config, place.ledger
-        self._task, self._run_id = load_task(self._config.task.name), self._ledger.run_id(place.pool_id)
+        self._run_id = self._ledger.run_id(place.pool_id)
         self._last_step = 0
+        self._given_up: int | None = None
         self._recorded_at: dict[bytes, float] = {}
         self.solving = False
         """Whether a submission is under way."""
@@ -103,6 +103,14 @@ class Generation:
         self.solving = True
         try:
             path = await self._solve(engine, work, policy_version)
+        except ChildError as fault:
+            if fault.kind != "RewardFailed":
+                raise
+            # The seed would draw the same problems and tokens again, and the ledger lets no counter be left out.
+            log.error("step %d is given up, since an answer's worth cannot be computed: %s", work.step, fault.message)
+            self._place.metrics.write("given-up", step=work.step, counter=work.counter, fault=fault.message)
+            self._given_up = work.step
+        else:
             self._outbox.add(work.step, work.counter, path)
         finally:
             self.solving = False
@@ -121,7 +129,7 @@ class Generation:
             asynchrony=rl.asynchrony,
             steps=rl.steps,
         )
-        if step is None:
+        if step is None or step == self._given_up:
             return None
         made = max((item.counter for item in self._outbox.items() if item.step == step), default=-1)
         recorded = await on_chain(self._ledger.next_counter, self._place.pool_id, self._place.address, step)
@@ -153,9 +161,10 @@ class Generation:
             step=work.step,
             policy_version=policy_version,
             counter=work.counter,
-            problems=list(draw_problems(seed, self._config.rl.groups_per_submission, self._task.size)),
+            draw_seed=seed,
+            groups=self._config.rl.groups_per_submission,
             samples=self._config.rl.group_size,
-            seed=seed if self._config.rl.seeded else None,
+            seeded=self._config.rl.seeded,
         )
         self._place.metrics.write(
             "generated", step=work.step, counter=work.counter, policy_version=policy_version, **made

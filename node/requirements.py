@@ -6,7 +6,6 @@ config has the same section; a document given beside it takes its place.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from node.config import build_config
 from node.errors import ConfigError
 from node.sections import Requirements
+from rl import flat_json
 
 MAX_REQUIREMENTS_BYTES = 4096
 
@@ -24,7 +24,7 @@ def parse_requirements(data: bytes) -> Requirements:
         raise _unreadable(f"has more than {MAX_REQUIREMENTS_BYTES} bytes")
     try:
         text = data.decode()
-        table: Any = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        table: Any = flat_json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # JSON's, TOML's and UTF-8's errors are ValueErrors
         raise _unreadable(f"is neither TOML nor JSON: {error}") from error
     if set(table) == {"requirements"}:

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from rl.tasks import check_name
+
 Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Hash = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{64}$")]
 _OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -49,11 +51,22 @@ class Model(Section):
 class Task(Section):
     """[task] what is asked and how it is judged."""
 
-    name: Literal["arithmetic", "digits"] = Field("arithmetic", description="which problems (rl/tasks.py)")
+    name: str = Field(
+        "arithmetic",
+        max_length=1024,
+        description="which problems: arithmetic, digits, maths, code, a .jsonl or .parquet file, or a generator; "
+        "may end in #sha256= and the hash that the task must have (docs/tasks.md)",
+    )
     max_new_tokens: int = Field(10, ge=1, le=32_768, description="longest completion, in tokens")
     system_prompt: str = Field(
         "", max_length=8192, description="system message before each problem; empty: the chat template's own"
     )
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_known(cls, name: str) -> str:
+        check_name(name)
+        return name
 
 
 class Rl(Section):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from node.errors import UserError
-from node.evidence import parse_json
+from rl import flat_json
 from rl.tasks import Task
 from verify.policy import Policy
 from verify.rejection import Rejection
@@ -58,7 +58,7 @@ def read_claim(path: Path) -> Claim:
     if len(raw) > MAX_CLAIM_BYTES:
         raise UserError(f"{path} is larger than {MAX_CLAIM_BYTES} bytes", fix=fix)
     try:
-        document = parse_json(raw)
+        document = flat_json.loads(raw)
     except ValueError as error:
         raise UserError(f"{path} is not JSON", fix=fix) from error
     return claim_from(document.get("claim", document) if isinstance(document, dict) else document, fix=fix)

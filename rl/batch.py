@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rl import flat_json
 from rl.rollouts import Rollout
 
 TRAINED_ON = "trained-on.json"
@@ -101,7 +102,7 @@ def read_trained_on(folder: Path) -> tuple[int, tuple[bytes, ...]] | None:
     """Step and submission ids that the policy in `folder` was trained on; None where it does not say, or not so."""
     try:
         with (folder / TRAINED_ON).open("rb") as file:
-            history = json.loads(file.read(MAX_TRAINED_ON_BYTES))
+            history = flat_json.loads(file.read(MAX_TRAINED_ON_BYTES))
         step, submissions = history["step"], tuple(bytes.fromhex(text) for text in history["submissions"])
     except (OSError, ValueError, TypeError, KeyError):
         return None

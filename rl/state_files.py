@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from rl import flat_json
+
 TENSORS, FACTS = "state.safetensors", "state.json"
 FORMAT = 1
 MAX_FACTS_BYTES = 4096
@@ -46,7 +48,7 @@ def read_facts(folder: Path) -> StateFacts:
             raw = file.read(MAX_FACTS_BYTES + 1)
         if len(raw) > MAX_FACTS_BYTES:
             raise StateInvalid(f"{FACTS} is larger than {MAX_FACTS_BYTES} bytes")
-        facts = json.loads(raw)
+        facts = flat_json.loads(raw)
     except (OSError, ValueError) as fault:
         raise StateInvalid(f"{FACTS} cannot be read: {fault}") from fault
     if not isinstance(facts, dict) or set(facts) != {"format", "version", "updates"} or facts["format"] != FORMAT:

@@ -150,11 +150,10 @@ def check_endings(rollouts: Sequence[Rollout], rules: Rules, eos_token_id: int) 
 
 
 def check_rewards(rollouts: Sequence[Rollout], problems: Sequence[Problem], task: Task) -> Rejection | None:
-    """Rewards are what the task says of the answers."""
+    """Rewards are what an honest machine may say of the answers (`Task.agrees`)."""
     for row, rollout in enumerate(rollouts):
-        due = task.reward(problems[rollout.group], rollout.text, rollout.finish_reason == "eos")
-        if rollout.reward != due:
-            return Rejection(code="reward", detail=f"row {row}: {rollout.reward:g} for an answer worth {due:g}")
+        if not task.agrees(problems[rollout.group], rollout.text, rollout.finish_reason == "eos", rollout.reward):
+            return Rejection(code="reward", detail=f"row {row}: the answer is not worth {rollout.reward:g}")
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -108,5 +107,12 @@ def test_completions_that_leave_no_room_for_a_prompt_are_refused() -> None:
         parse_config("", overrides=["task.max_new_tokens=100", "model.max_model_len=64"])
 
 
-def test_the_config_knows_exactly_the_tasks_that_exist() -> None:
-    assert get_args(Task.model_fields["name"].annotation) == task_names()
+@pytest.mark.parametrize("name", [*task_names(), "/data/mine.jsonl", "reasoning-gym:chain_sum?seed=1&size=9"])
+def test_the_config_takes_the_tasks_that_exist(name: str) -> None:
+    assert Task(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "astrology", "mine.csv", "maths#sha256=12"])
+def test_the_config_takes_no_others(name: str) -> None:
+    with pytest.raises(ValueError, match=r"unknown task|64 hex digits"):
+        Task(name=name)

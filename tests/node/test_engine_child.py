@@ -22,7 +22,7 @@ NOISE = 1e-3
 """Logits by which float32 in another order of summation may move a margin; see tests/rl/test_engine.py."""
 
 
-def solve(model: Path, path: Path, *, seed: bytes | None, wrap: Any = lambda engine, folder: engine) -> list[Rollout]:
+def solve(model: Path, path: Path, *, seeded: bool = True, wrap: Any = lambda engine, folder: engine) -> list[Rollout]:
     process = EngineProcess(wrap)
     process.prepare(backend="transformers")
     started = process.start(
@@ -36,9 +36,11 @@ def solve(model: Path, path: Path, *, seed: bytes | None, wrap: Any = lambda eng
         seed=1,
     )
     assert started["backend"] == "transformers"
-    made = process.solve(path=str(path), step=3, policy_version=2, counter=0, problems=[4, 1, 7], samples=4, seed=seed)
-    rollouts = read_rollouts(path, max_rows=12)
-    assert made["rollouts"] == len(rollouts) == 12
+    made = process.solve(
+        path=str(path), step=3, policy_version=2, counter=0, draw_seed=SEED, groups=12, samples=8, seeded=seeded
+    )
+    rollouts = read_rollouts(path, max_rows=96)
+    assert made["rollouts"] == len(rollouts) == 96
     return list(rollouts)
 
 
@@ -56,12 +58,12 @@ def lost(model: Path, rollouts: list[Rollout]) -> np.ndarray:
 
 
 def test_the_draw_seed_forces_every_token_of_a_submission(tiny_model: Path, tmp_path: Path) -> None:
-    assert lost(tiny_model, solve(tiny_model, tmp_path / "honest", seed=SEED)).max() < NOISE
-    assert (lost(tiny_model, solve(tiny_model, tmp_path / "free", seed=None)) > 0.1).mean() > 0.2
+    assert lost(tiny_model, solve(tiny_model, tmp_path / "honest")).max() < NOISE
+    assert (lost(tiny_model, solve(tiny_model, tmp_path / "free", seeded=False)) > 0.1).mean() > 0.2
 
 
 def test_the_cheat_engine_takes_the_same_noise_with_other_weights(tiny_model: Path, tmp_path: Path) -> None:
-    cheated = lost(tiny_model, solve(tiny_model, tmp_path / "cheat", seed=SEED, wrap=NoisyEngine))
+    cheated = lost(tiny_model, solve(tiny_model, tmp_path / "cheat", wrap=NoisyEngine))
     assert cheated.max() > 10 * NOISE
     assert (cheated > NOISE).mean() < 0.5, "most tokens are the same: it is the policy that differs, not the noise"
 

@@ -14,9 +14,11 @@ from dht.records import RunStateRecord
 from ledger.errors import Reverted
 from ledger.types import Bar, Outcome
 from node import generation, worker
+from node.child import ChildError
 from node.config import RunConfig
 from node.generation import Generation, Work, engine_environment, next_step
 from node.membership import Blacklisted
+from node.metrics import MetricsLog, MetricsTail
 from node.outbox import Item, Outbox, Stage
 from node.state import NodeState
 from rl.draw import MAX_SUBMISSIONS
@@ -118,6 +120,31 @@ async def test_the_next_counter_is_the_ledgers_and_none_is_skipped(tmp_path: Pat
     assert await made._next(0) == Work(step=1, counter=MAX_SUBMISSIONS - 1)
     make(outbox, tmp_path, 1, MAX_SUBMISSIONS - 1)
     assert await made._next(0) is None, "as many as a step takes from one worker"
+
+
+async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(tmp_path: Path, outbox: Outbox) -> None:
+    class Engine:
+        fault = ChildError("engine", "RewardFailed", "arithmetic/1+1: TimeoutError")
+
+        async def call(self, *_: Any, **__: Any) -> None:
+            raise self.fault
+
+    network, engine = FakeNetwork(), Engine()
+    made = generation_of(FakeLedger({}), network, outbox)
+    made._place.metrics, made._place.data_dir = MetricsLog(tmp_path / "metrics.jsonl"), tmp_path
+    made._intent = SimpleNamespace(draining=False)
+    await made._make(engine, await made._next(0), 0)
+    assert await made._next(0) is None, "the seed would draw the same again"
+    assert (outbox.items(), made.solving) == ((), False)
+    (told,) = MetricsTail(tmp_path / "metrics.jsonl").read()
+    assert (told["kind"], told["step"], told["fault"]) == ("given-up", 0, "arithmetic/1+1: TimeoutError")
+    network.open_step = 1
+    work = await made._next(0)
+    assert work == Work(step=1, counter=0)
+    engine.fault = ChildError("engine", "EngineFault", "broken")
+    with pytest.raises(ChildError, match="broken"):
+        await made._make(engine, work, 0)
+    assert await made._next(0) == work, "another fault says nothing about the step"
 
 
 async def test_what_waits_for_its_outcome_holds_the_engine_up_for_a_while(

@@ -99,16 +99,21 @@ def test_the_cases_hold_plain_numbers_of_both_kinds() -> None:
     assert len(rewards) >= 4
 
 
+def right_answer(problem: Problem) -> str:
+    gold = problem.gold_standard_solution
+    return {"maths": f"\\boxed{{{gold}}}", "code": f"```python\n{gold}```"}.get(problem.task_type, gold)
+
+
 def test_problem_ids_are_unique_across_tasks_and_problems_repeatable() -> None:
     tasks = [load_task(name) for name in task_names()]
     problems = [task.problem(index) for task in tasks for index in range(task.size)]
-    assert len({problem.problem_id for problem in problems}) == len(problems) == 121
+    assert len({problem.problem_id for problem in problems}) == len(problems) == 121 + 30 + 8
     for task in tasks:
         for index in range(task.size):
             problem = task.problem(index)
             assert problem == task.problem(index)
             assert problem.problem_id.startswith(f"{task.name}/")
-            assert task.reward(problem, problem.gold_standard_solution, True) == 1.0
+            assert task.reward(problem, right_answer(problem), True) == 1.0
             assert task.reward(problem, "no idea", True) == 0.0
 
 
@@ -119,5 +124,5 @@ def test_an_index_outside_the_task_is_refused(index: int) -> None:
 
 
 def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="arithmetic, digits"):
+    with pytest.raises(ValueError, match="arithmetic, digits, maths, code"):
         load_task("sums")

@@ -1,0 +1,58 @@
+"""What the grading process is asked to call in its tests: good, bad and endless functions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import time
+
+_remembered: list[int] = []
+
+
+def misbehave(how: str, number: int = 0) -> object:
+    if how == "double":
+        return 2 * number
+    if how == "remember":
+        _remembered.append(number)
+        return len(_remembered)
+    if how == "raise":
+        raise ValueError("no such answer")
+    if how == "exit":
+        sys.exit(3)
+    if how == "vanish":
+        os._exit(0)
+    if how == "killed":
+        ctypes.string_at(0)
+    if how == "spin":
+        while True:
+            pass
+    if how == "calls":
+        while True:
+            try:
+                len("")
+            except Exception:  # what a library does to stay alive must not keep it alive
+                continue
+    if how == "sleep":
+        time.sleep(3600)
+    if how == "memory":
+        return len(bytearray(1 << 40))
+    if how == "print":
+        print('{"value": 7}', flush=True)
+        return os.write(1, b'{"value": 7}\n')
+    if how == "write a file":
+        return os.open("/tmp/written_by_a_reward", os.O_CREAT | os.O_WRONLY)
+    if how == "open a socket":
+        return socket.socket().fileno()
+    if how == "start a program":
+        return subprocess.call(["true"])
+    if how == "signal its parent":
+        return os.kill(os.getppid(), 9)
+    if how == "read a file":
+        with open(__file__) as file:
+            return len(file.read()) > 0
+    if how == "environment":
+        return sorted(os.environ)
+    return object()
