@@ -14,6 +14,8 @@ from benchmarks.verify.study import Study
 from benchmarks.verify.tails import curve
 
 SHOWN = ("mantissa error, mean", "exponent mismatches, mean", "margin, mean", "margin, largest")
+POINTS = 120
+"""Of a curve that are drawn."""
 CURVES = (
     "1 step older at 1e-6",
     "4 steps older at 3e-6",
@@ -23,7 +25,7 @@ CURVES = (
     "two layers fewer",
     "temperature 0.9",
     "top-k 20",
-    "edited token, one in 16",
+    "best of 2",
 )
 
 
@@ -34,7 +36,8 @@ def draw(study: Study, folder: Path) -> None:
 
 
 def _separation(study: Study, path: Path) -> None:
-    names = ["honest", *[c.name for c in study.cheats if c.setting == "long" and c.seeded and c.prefill == "bfloat16"]]
+    coarse = [c for c in study.cheats if c.setting == "long" and c.seeded and c.prefill == "bfloat16"]
+    names = ["honest", *[cheat.name for cheat in coarse if cheat.name in study.scores]]
     figure = Figure(figsize=(13, 0.3 * len(names) + 1.2), layout="tight")
     axes = figure.subplots(1, len(SHOWN), sharey=True)
     for axis, statistic in zip(axes, SHOWN, strict=True):
@@ -46,7 +49,9 @@ def _separation(study: Study, path: Path) -> None:
             axis.plot([middle], [row], "o", color=colour, markersize=4)
         axis.axvline(float(values[0].max()), color="tab:green", linewidth=0.8, linestyle=":")
         axis.set_title(statistic, fontsize=9)
-        axis.set_xscale("symlog", linthresh=0.01 if "margin" in statistic else 1.0)
+        linear = 0.01 if "margin" in statistic else 1.0
+        axis.set_xscale("symlog", linthresh=linear)
+        axis.set_xlim(left=-linear / 10)
         axis.tick_params(labelsize=7)
         axis.grid(axis="x", linewidth=0.3)
     axes[0].set_yticks(range(len(names)), names, fontsize=8)
@@ -61,7 +66,8 @@ def _curves(study: Study, path: Path) -> None:
         for name in CURVES:
             if name in study.scores:
                 false, true = curve(study.scores["honest"][statistic], study.scores[name][statistic])
-                axis.plot(false, true, label=name, linewidth=1.2)
+                shown = np.linspace(0, len(false) - 1, POINTS).astype(int)
+                axis.plot(false[shown], true[shown], label=name, linewidth=1.2)
         axis.set_title(statistic, fontsize=9)
         axis.set_xlabel("honest above the bound", fontsize=8)
         axis.tick_params(labelsize=7)
@@ -72,5 +78,5 @@ def _curves(study: Study, path: Path) -> None:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    with mpl.rc_context({"svg.hashsalt": "bench_verify"}):  # equal figures give equal bytes
+    with mpl.rc_context({"svg.hashsalt": "bench_verify", "svg.fonttype": "none"}):  # equal figures give equal bytes
         FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
