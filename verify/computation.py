@@ -6,7 +6,7 @@ that is `verify.sampled`'s.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ def check_proofs(rollouts: Sequence[Rollout], fit: ProofFit | ProofFault, thresh
     if isinstance(fit, ProofFault):
         return Rejection(code="proof-mismatch", detail=fit.detail)
     for rollout, seen in zip(rollouts, fit.sequences, strict=True):
-        broken = thresholds.broken_by_sequence(seen)
+        broken = thresholds.broken_by(seen, alone=True)
         if broken is not None:
             return Rejection(code="proof-mismatch", detail=f"{_name(rollout)}: {broken}")
     broken = thresholds.broken_by(fit.whole)
@@ -76,7 +76,7 @@ class Choices:
 def choices(prefilled: Sequence[Prefilled], thresholds: Thresholds) -> Choices:
     """Margins of a seeded submission, in logits, clipped at the bound of a single token."""
     margins = [p.margins for p in prefilled if p.margins is not None]
-    clip = thresholds.margin.most
+    clip = thresholds.margin_most
     flat = np.concatenate(margins)
     return Choices(
         whole=gaps(flat, clip),
@@ -103,7 +103,7 @@ class LogprobGaps:
 
 
 def logprob_gaps(rollouts: Sequence[Rollout], prefilled: Sequence[Prefilled], thresholds: Thresholds) -> LogprobGaps:
-    clip = thresholds.logprob.most
+    clip = thresholds.logprob_most
     each = [np.abs(p.logprobs - np.asarray(r.logprobs)) for p, r in zip(prefilled, rollouts, strict=True)]
     return LogprobGaps(whole=gaps(np.concatenate(each), clip), sequences=tuple(gaps(one, clip) for one in each))
 
@@ -115,13 +115,13 @@ def check_logprobs(rollouts: Sequence[Rollout], seen: LogprobGaps, thresholds: T
 
 
 def _too_far(
-    rollouts: Sequence[Rollout], sequences: Sequence[Gaps], whole: Gaps, limits: Limits, words: str
+    rollouts: Sequence[Rollout], sequences: Sequence[Gaps], whole: Gaps, limits: Callable[..., Limits], words: str
 ) -> str | None:
     for rollout, one in zip(rollouts, sequences, strict=True):
-        broken = limits.broken_by(one)
+        broken = limits(alone=True).broken_by(one)
         if broken is not None:
             return f"{_name(rollout)}: {broken} {words}"
-    broken = limits.broken_by(whole)
+    broken = limits(alone=False).broken_by(whole)
     return None if broken is None else f"{broken} {words}"
 
 

@@ -5,25 +5,24 @@ log-probabilities. Bounds hold together at three sizes: wide for a single block 
 narrower for the mean of a completion, and tight for the mean of a submission, because a mean separates what single
 values cannot. All figures are here; `MEASURED` says which arithmetic they belong to.
 
-Measured on SmolLM2-135M, 32-token blocks, top-k 128 (exponent mismatches: mean, max; mantissa error: mean, max):
+Measured on SmolLM2-135M, top-k 128, by `scripts/bench_verify`; docs/verification.md has more. Mean errors of a block,
+scaled to 32 tokens, over seven honest engines (three batch sizes, one and two threads, vLLM and transformers) and
+cheats, for a prefill in bf16 and in float32 (exponent mismatches, mantissa error, margin, log-prob gap):
 
-    honest, decode and prefill in bf16 by different engines     2.3-2.6, 10    1.36-1.46, 2.8
-    honest, decode in fp32                                      within that    1.22
-    noise of 1e-3, or a policy one GRPO step away               2.4-2.6, 10    1.38, 2.8
-    noise of 1e-2 on weights                                    4.8, 16        2.87, 6.0
-    int8 weights                                                4.6, 16        2.82, 5.3
-    fp8 weights                                                 8.1, 26        5.14, 9.3
-    another prompt                                              8.6, 45        5.10, 16.7
-    noise of 5e-2 on weights                                    17, 70         10.4, 21
-    int4 weights                                                39, 83         19.7, 34
+    honest, decode in bf16       2.2, 1.39, 0.0019, 0.038        1.8, 1.16, 0.0012, 0.030
+    honest, decode in float32    1.9, 1.22, 0.0013, 0.031        0.0, 0.0001, 0, 5e-6
+    noise of 1e-3 on weights     2.9, 1.97, 0.0034, 0.058        2.7, 1.77, 0.0030, 0.051
+    int8 weights                 4.4, 2.91, 0.0056, 0.066        4.1, 2.76, 0.0047, 0.059
+    int4 weights                 33, 18.7, 0.58, 1.1             34, 18.7, 0.59, 0.94
+    another prompt               9.6, 5.8, 0.038, 0.16
 
-The paper's block bounds first bite at the last rows; the mean over a submission separates all from `int8` on.
+The paper's block bounds first bite at int4 weights; the mean over a submission separates all from noise of 1e-3 on.
 
-Short blocks err more, since 128 values are then a larger share of theirs and include smaller ones. Decode in float32,
-prefill in bf16, honest (exponent mismatches, mantissa error): 1 token 4.6, 2.5; 8 tokens 3.6, 1.8; 16 tokens 2.8,
-1.7; 32 tokens 2.4, 1.4. That is a power of the share, about -0.18; means are taken of errors scaled back by it to a
-full block, so that a policy that learns to answer briefly does not look like a cheat. Scaled mantissa errors were
-1.2-1.4 at every length; exponents vary more (3.6 at 2 tokens), which is why their bound is the looser one.
+Short blocks err more, since 128 values are then a larger share of theirs and include smaller ones. Unscaled, decode in
+float32, prefill in bf16, honest (exponent mismatches, mantissa error): 1 token 4.6, 2.5; 8 tokens 3.6, 1.8; 16 tokens
+2.8, 1.7; 32 tokens 2.4, 1.4; the demo's answers of 9 tokens, both in bf16, 4.2, 1.9, beside 2.2, 1.4 in whole blocks.
+Means are taken of errors scaled by a power of the share, 0.4 and 0.25, that is never too small for any of these: so a
+policy that learns to answer briefly does not look like a cheat.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from verify.proofs import TOP_K, BlockErrors
 
 _FULL_BLOCK = 32 * 576 / TOP_K
 """Values per compared value in the blocks of the table above."""
-_SHARE_POWER = 0.18
+_EXPONENT_POWER, _MANTISSA_POWER = 0.4, 0.25
 """Fitted to the honest errors of short blocks, above."""
 
 
@@ -82,9 +81,13 @@ class Limits:
     sigma: float
     sigmas: float
 
+    def mean_of(self, tokens: int) -> float:
+        """Bound of the mean of so many tokens."""
+        return self.mean + self.sigmas * self.sigma / sqrt(tokens) + self.most / tokens
+
     def broken_by(self, seen: Gaps) -> str | None:
         """Which bound is broken, in words without the unit."""
-        mean = self.mean + self.sigmas * self.sigma / sqrt(seen.tokens) + self.most / seen.tokens
+        mean = self.mean_of(seen.tokens)
         if not seen.most <= self.most:
             return f"a token is {seen.most:.3g}, more than {self.most:.3g}"
         if not seen.mean <= mean:
@@ -96,77 +99,124 @@ class Limits:
 class Thresholds:
     """Bounds on what arithmetic may explain; a submission fails above any of them.
 
-    The defaults are those of bf16 decode and bf16 prefill, the loosest pair of `MEASURED`.
+    The defaults are those of bf16 decode and bf16 prefill, the loosest pair of `MEASURED`. Means of n independent
+    blocks may lie sigmas * sigma / sqrt(n) + jump / n higher, means of n tokens likewise (`Limits`).
     """
 
     block_exponents: float = 38.0
-    """Exponent mismatches of 128 in one block (TOPLOC, arXiv 2501.16007)."""
+    """Exponent mismatches of 128 in one block (TOPLOC, arXiv 2501.16007); honest up to 11."""
     block_mantissa_mean: float = 10.0
+    """Honest up to 3.7."""
     block_mantissa_median: float = 8.0
-    exponent_mean: float = 6.0
-    """Mean over the submission, scaled to full blocks; honest 2.0-3.6 (all answers of 2 tokens), fp8 8.1."""
-    mantissa_mean: float = 2.1
-    """Mean over the submission, scaled to full blocks; honest 1.2-1.5, int8 2.8."""
-    exponent_sigma: float = 2.0
-    """Honest spread of one block: the mean of n independent blocks may lie `sigmas` * exponent_sigma / sqrt(n)
-    higher."""
-    mantissa_sigma: float = 0.3
+    """Honest up to 2."""
+    exponent_mean: float = 3.5
+    """Mean over the submission, scaled to full blocks; honest 1.9-2.6."""
+    exponent_sigma: float = 1.5
+    """Honest spread of one block."""
+    exponent_jump: float = 8.0
+    """What a single block of an unlucky state may add to the mean."""
+    mantissa_mean: float = 1.5
+    """Mean over the submission, scaled to full blocks; honest 1.30-1.46, noise of 1e-3 1.97, int8 2.9."""
+    mantissa_sigma: float = 0.2
+    mantissa_jump: float = 2.0
+    """One block in 450 had an error of 3.6 where others have 1.4."""
     sigmas: float = 5.0
-    sequence_sigmas: float = 8.0
-    """The same for the mean of one completion; more, since the worst of very many completions must pass. Of 1,000
-    honest blocks the worst lay 5 sigma above the mean."""
-    margin_most: float = 2.0
-    """Logits by which one token may lose to the forced one; honest below 0.80 in 30,201 tokens."""
-    margin_mean: float = 0.02
-    """Honest about 0.004: 2.55 % of the tokens, by 0.15 each."""
-    margin_sigma: float = 0.05
-    mismatch_share: float = 0.05
-    """Tokens that are not the forced ones; honest 2.55 %."""
-    logprob_most: float = 2.0
-    """Nats between the reported log-probability of a token and the prefill's; as for margins, which differ likewise."""
-    logprob_mean: float = 0.15
-    logprob_sigma: float = 0.2
+    sequence_sigmas: float = 12.0
+    """The same for one completion; more, since the worst of very many completions must pass."""
+    margin_most: float = 1.5
+    """Logits by which one token may lose to the forced one; honest up to 0.96, and 0.8 in 30,201 earlier tokens."""
+    margin_mean: float = 0.004
+    """Honest 0.002: 2.5 % of the tokens, by 0.08 each."""
+    margin_sigma: float = 0.015
+    mismatch_share: float = 0.035
+    """Tokens that are not the forced ones; honest 2.1-2.6 %."""
+    logprob_most: float = 2.4
+    """Nats between the reported log-probability of a token and the prefill's; honest up to 0.94."""
+    logprob_mean: float = 0.042
+    """Honest 0.038-0.040."""
+    logprob_sigma: float = 0.06
 
-    @property
-    def margin(self) -> Limits:
-        """Of tokens behind the forced ones."""
-        return Limits(most=self.margin_most, mean=self.margin_mean, sigma=self.margin_sigma, sigmas=self.sigmas)
+    def margin(self, *, alone: bool) -> Limits:
+        """Of tokens behind the forced ones, in one completion `alone` or in all of a submission."""
+        return Limits(most=self.margin_most, mean=self.margin_mean, sigma=self.margin_sigma, sigmas=self._sigmas(alone))
 
-    @property
-    def logprob(self) -> Limits:
+    def logprob(self, *, alone: bool) -> Limits:
         """Of reported log-probabilities."""
-        return Limits(most=self.logprob_most, mean=self.logprob_mean, sigma=self.logprob_sigma, sigmas=self.sigmas)
+        return Limits(
+            most=self.logprob_most, mean=self.logprob_mean, sigma=self.logprob_sigma, sigmas=self._sigmas(alone)
+        )
 
-    def broken_by(self, seen: ProofStatistics) -> str | None:
-        """Which bound the submission breaks, in words; None if it keeps them all."""
-        return self._broken(seen, self.sigmas)
-
-    def broken_by_sequence(self, seen: ProofStatistics) -> str | None:
-        """Which bound one completion breaks."""
-        return self._broken(seen, self.sequence_sigmas)
-
-    def _broken(self, seen: ProofStatistics, sigmas: float) -> str | None:
-        slack = sigmas / sqrt(seen.independent_blocks)
+    def broken_by(self, seen: ProofStatistics, *, alone: bool = False) -> str | None:
+        """Which bound the submission breaks, or one completion `alone`, in words; None if it keeps them all."""
+        exponents, mantissas = self.exponent_bound(seen, alone=alone), self.mantissa_bound(seen, alone=alone)
         for name, value, bound in (
             ("exponent mismatches of one block", seen.exponent_max, self.block_exponents),
             ("mean mantissa error of one block", seen.mantissa_max, self.block_mantissa_mean),
             ("median mantissa error of one block", seen.median_max, self.block_mantissa_median),
-            ("mean exponent mismatches", seen.exponent_mean, self.exponent_mean + slack * self.exponent_sigma),
-            ("mean mantissa error", seen.mantissa_mean, self.mantissa_mean + slack * self.mantissa_sigma),
+            ("mean exponent mismatches", seen.exponent_mean, exponents),
+            ("mean mantissa error", seen.mantissa_mean, mantissas),
         ):
             if not value <= bound:
                 return f"{name}: {value:.4g}, more than {bound:.4g} ({seen.blocks} blocks)"
         return None
 
+    def exponent_bound(self, seen: ProofStatistics, *, alone: bool) -> float:
+        """Of the mean exponent mismatches of so many blocks."""
+        count = seen.independent_blocks
+        return self.exponent_mean + self._sigmas(alone) * self.exponent_sigma / sqrt(count) + self.exponent_jump / count
+
+    def mantissa_bound(self, seen: ProofStatistics, *, alone: bool) -> float:
+        """Of the mean mantissa error of so many blocks."""
+        count = seen.independent_blocks
+        return self.mantissa_mean + self._sigmas(alone) * self.mantissa_sigma / sqrt(count) + self.mantissa_jump / count
+
+    def _sigmas(self, alone: bool) -> float:
+        return self.sequence_sigmas if alone else self.sigmas
+
 
 MEASURED: Mapping[tuple[ComputeType, ComputeType], Thresholds] = {
     ("bfloat16", "bfloat16"): Thresholds(),
-    ("float32", "bfloat16"): Thresholds(),
-    ("bfloat16", "float32"): Thresholds(),
-    ("float32", "float32"): Thresholds(),
+    ("float32", "bfloat16"): Thresholds(
+        exponent_mean=3.0,
+        mantissa_mean=1.32,
+        margin_most=1.0,
+        margin_mean=0.003,
+        margin_sigma=0.012,
+        logprob_most=2.0,
+        logprob_mean=0.039,
+        logprob_sigma=0.05,
+    ),
+    ("bfloat16", "float32"): Thresholds(
+        exponent_mean=2.8,
+        mantissa_mean=1.24,
+        mantissa_sigma=0.18,
+        mantissa_jump=1.5,
+        margin_most=1.0,
+        margin_mean=0.003,
+        margin_sigma=0.012,
+        logprob_most=2.0,
+        logprob_mean=0.036,
+        logprob_sigma=0.05,
+    ),
+    ("float32", "float32"): Thresholds(
+        exponent_mean=0.2,
+        exponent_sigma=0.2,
+        exponent_jump=2.0,
+        mantissa_mean=0.03,
+        mantissa_sigma=0.02,
+        mantissa_jump=0.3,
+        margin_most=0.1,
+        margin_mean=0.0005,
+        margin_sigma=0.002,
+        mismatch_share=0.003,
+        logprob_most=0.1,
+        logprob_mean=0.002,
+        logprob_sigma=0.005,
+    ),
 }
-"""Bounds for each (arithmetic of decode, arithmetic of prefill). Where the data above do not part two pairs, they have
-the same bounds: float32 on one side lies inside the range of bf16 on both."""
+"""Bounds for each (arithmetic of decode, arithmetic of prefill), from docs/verification.md's table of honest work. The
+last pair was exact but for the order of sums (mantissa 0.0001, log-probs 4e-5 at most); its bounds leave room for
+kernels that sum otherwise, none for TF32."""
 
 
 def thresholds_for(decode: str, prefill: ComputeType) -> Thresholds:
@@ -186,13 +236,14 @@ def gaps(values: np.ndarray, clip: float) -> Gaps:
 def proof_statistics(errors: Sequence[BlockErrors], independent_blocks: int) -> ProofStatistics:
     """Means and maxima over all blocks of a submission, at least one."""
     exponents = [e.exponent_mismatches * TOP_K / e.values for e in errors]
-    scales = [min(1.0, e.numel / e.values / _FULL_BLOCK) ** _SHARE_POWER for e in errors]
+    shares = [min(1.0, e.numel / e.values / _FULL_BLOCK) for e in errors]
     return ProofStatistics(
         blocks=len(errors),
         independent_blocks=independent_blocks,
-        exponent_mean=sum(x * scale for x, scale in zip(exponents, scales, strict=True)) / len(errors),
+        exponent_mean=sum(x * s**_EXPONENT_POWER for x, s in zip(exponents, shares, strict=True)) / len(errors),
         exponent_max=max(exponents),
-        mantissa_mean=sum(e.mantissa_mean * scale for e, scale in zip(errors, scales, strict=True)) / len(errors),
+        mantissa_mean=sum(e.mantissa_mean * s**_MANTISSA_POWER for e, s in zip(errors, shares, strict=True))
+        / len(errors),
         mantissa_max=max(e.mantissa_mean for e in errors),
         median_max=max(e.mantissa_median for e in errors),
     )

@@ -46,9 +46,9 @@ def test_the_worst_honest_token_seen_passes_alone_and_twice() -> None:
 
 
 def test_one_token_that_lost_clearly_is_enough() -> None:
-    rejection = margins_found([np.zeros(50), np.array([0.0, 2.01, 0.0])])
+    rejection = margins_found([np.zeros(50), np.array([0.0, 1.51, 0.0])])
     assert rejection is not None
-    assert rejection.detail == "group 0, sample 1: a token is 2.01, more than 2 logits behind the forced token"
+    assert rejection.detail == "group 0, sample 1: a token is 1.51, more than 1.5 logits behind the forced token"
 
 
 def test_a_completion_that_is_off_by_a_little_throughout() -> None:
@@ -68,7 +68,7 @@ def test_many_small_mismatches_are_counted() -> None:
     margins = [np.where(np.arange(100) % 8 == 0, 0.01, 0.0)] * 20
     rejection = margins_found(margins)
     assert rejection is not None
-    assert rejection.detail == "260 of 2000 tokens are not the forced ones, at most 100 were due"
+    assert rejection.detail == "260 of 2000 tokens are not the forced ones, at most 70 were due"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -1,0 +1,1 @@
+"""Studies whose figures stand in docs/; nothing that a node runs."""
