@@ -14,7 +14,7 @@ from node.config import SECTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
-PACKAGES = ("node", "rl", "verify", "dht", "ledger", "contracts", "scripts", "tests", "docs")
+PACKAGES = ("node", "rl", "verify", "dht", "ledger", "contracts", "scripts", "tests", "docs", "benchmarks")
 MADE = ("contracts/node_modules",)
 """What `scripts/setup` makes."""
 FILE_ENDINGS = ("log", "sqlite", "json", "jsonl", "toml", "md", "py", "html", "png", "parquet")
@@ -56,7 +56,7 @@ def test_no_merge_is_unfinished(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files(page: str) -> None:
-    named = re.findall(rf"\b(?:{'|'.join(PACKAGES)})/[A-Za-z0-9_./*-]*", PAGES[page])
+    named = re.findall(rf"(?<![\w/-])(?:{'|'.join(PACKAGES)})/[A-Za-z0-9_./*-]*", PAGES[page])
     assert [name for name in named if not name.startswith(MADE) and not list(ROOT.glob(name.rstrip("./")))] == []
 
 
