@@ -16,7 +16,12 @@ cheats, for a prefill in bf16 and in float32 (exponent mismatches, mantissa erro
     int4 weights                 33, 18.7, 0.58, 1.1             34, 18.7, 0.59, 0.94
     another prompt               9.6, 5.8, 0.038, 0.16
 
-The paper's block bounds first bite at int4 weights; the mean over a submission separates all from noise of 1e-3 on.
+Honest errors grow while a policy learns: in the demo, decode and prefill in bf16, means of submissions were 1.37 (at
+most 1.46) at step 0, 1.43 (1.46) at step 6, 1.60 (1.64) at step 10 and 1.67 (1.83) at step 16, when it answers nearly
+always alike; exponents, margins and log-prob gaps did not grow. A bound of 1.5, right for the policy at the start, put
+out an honest worker at step 16. Bounds on mantissas leave room for that, a third above what the first policy needs.
+
+The paper's block bounds first bite at int4 weights; the mean over a submission separates int8 and all that is worse.
 
 Short blocks err more, since 128 values are then a larger share of theirs and include smaller ones. Unscaled, decode in
 float32, prefill in bf16, honest (exponent mismatches, mantissa error): 1 token 4.6, 2.5; 8 tokens 3.6, 1.8; 16 tokens
@@ -115,8 +120,8 @@ class Thresholds:
     """Honest spread of one block."""
     exponent_jump: float = 8.0
     """What a single block of an unlucky state may add to the mean."""
-    mantissa_mean: float = 1.5
-    """Mean over the submission, scaled to full blocks; honest 1.30-1.46, noise of 1e-3 1.97, int8 2.9."""
+    mantissa_mean: float = 1.95
+    """Mean over the submission, scaled to full blocks; honest 1.30-1.83 (see above), noise of 1e-3 1.97, int8 2.9."""
     mantissa_sigma: float = 0.2
     mantissa_jump: float = 2.0
     """One block in 450 had an error of 3.6 where others have 1.4."""
@@ -132,8 +137,8 @@ class Thresholds:
     """Tokens that are not the forced ones; honest 2.1-2.6 %."""
     logprob_most: float = 2.4
     """Nats between the reported log-probability of a token and the prefill's; honest up to 0.94."""
-    logprob_mean: float = 0.042
-    """Honest 0.038-0.040."""
+    logprob_mean: float = 0.05
+    """Honest 0.038-0.040; up to 0.054 over the 300 tokens of a demo's submission, where the bound is 0.075."""
     logprob_sigma: float = 0.06
 
     def margin(self, *, alone: bool) -> Limits:
@@ -178,24 +183,24 @@ MEASURED: Mapping[tuple[ComputeType, ComputeType], Thresholds] = {
     ("bfloat16", "bfloat16"): Thresholds(),
     ("float32", "bfloat16"): Thresholds(
         exponent_mean=3.0,
-        mantissa_mean=1.32,
+        mantissa_mean=1.75,
         margin_most=1.0,
         margin_mean=0.003,
         margin_sigma=0.012,
         logprob_most=2.0,
-        logprob_mean=0.039,
+        logprob_mean=0.046,
         logprob_sigma=0.05,
     ),
     ("bfloat16", "float32"): Thresholds(
         exponent_mean=2.8,
-        mantissa_mean=1.24,
+        mantissa_mean=1.65,
         mantissa_sigma=0.18,
         mantissa_jump=1.5,
         margin_most=1.0,
         margin_mean=0.003,
         margin_sigma=0.012,
         logprob_most=2.0,
-        logprob_mean=0.036,
+        logprob_mean=0.043,
         logprob_sigma=0.05,
     ),
     ("float32", "float32"): Thresholds(
