@@ -151,6 +151,11 @@ class Node:
     def registered(self) -> bool:
         return int(self.staker, 16) != 0
 
+    @property
+    def at_work_wei(self) -> int:
+        """What no open case holds of its stake: what counts towards a pool's minimum."""
+        return max(0, self.stake_wei - self.locked_wei)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:

@@ -121,10 +121,10 @@ def show(node: str | None, chain: ChainChoice, wallet: WalletChoice, as_json: bo
     else:
         lines |= {
             "staker": found.staker,
-            "at work": f"{tokens(found.stake_wei)} tokens; this pool asks for {tokens(needed)}",
+            "at work": f"{tokens(found.at_work_wei)} tokens; this pool asks for {tokens(needed)}",
             "unbonding": tokens(found.unbonding_wei)
             + (f", due {moment(found.matures_unix_s)}" if found.unbonding_wei else ""),
-            "under a case": tokens(found.locked_wei),
+            "under a case": tokens(found.locked_wei) + (", as far as there is any" if found.locked_wei else ""),
         }
     facts(plain(found) | {"registered": found.registered}, as_json=as_json, told=lines)
 

@@ -62,9 +62,10 @@ def verify(
 def _checked(
     file: Path, policy: Path, claim_path: Path | None, submission: bytes | None, explain: bool, chain: ChainChoice
 ) -> tuple[dict[str, Any], Any]:
-    for path, there in ((file, file.is_file()), (policy, (policy / "config.json").is_file())):
-        if not there:
-            raise UserError(f"{path} is not there, or not what it should be", fix="name a file, and a model's folder")
+    if not file.is_file():
+        raise UserError(f"there is no file {file}", fix="name the submission's Parquet file")
+    if not (policy / "config.json").is_file():
+        raise UserError(f"{policy} is no model's folder: it has no config.json", fix="name one version's with --policy")
     config = chain.config()
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch

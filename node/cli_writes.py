@@ -27,7 +27,7 @@ FIXES = {
     "StakeTooLow": "deposit more, or ask for less (`stake show`)",
     "Unbonding": "wait until then; until then it can still answer for what the node did",
     "StakeUnderCase": "wait for the case to close (`explain`)",
-    "ZeroAmount": "nothing is there to be moved; stake is first taken out by amount (`stake withdraw AMOUNT`)",
+    "ZeroAmount": "nothing is there to be moved; stake is first taken out by amount: `stake withdraw AMOUNT`",
     "WrongState": "see the pool's state with `pool show`",
     "StillOwing": "wait until then: submissions of the ended pool may still be judged",
     "MayNotAccuse": "use the wallet of the manager or of one of the pool's validators",

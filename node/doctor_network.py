@@ -62,7 +62,7 @@ def check_stake(account: Account, *, role: str | None, min_stake_wei: int, manag
         return problem(
             "stake",
             f"pool {pool_id} has blacklisted {account.address}",
-            "see the verdict on the ledger; only the pool's manager can let it in again",
+            "`intellect-node explain ADDRESS` says why; an appeal or the pool's manager can let it in again",
         )
     free_wei = account.stake_wei - account.locked_wei
     staked = tokens(free_wei)

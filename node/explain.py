@@ -63,9 +63,9 @@ def explain_address(
     """An address's standing as a node, and all that concerns it."""
     summary = [_standing(member, events, pool_id)]
     if node.registered:
-        stake = f"Stake: {tokens(node.stake_wei)} tokens at work"
+        stake = f"Stake: {tokens(node.at_work_wei)} tokens at work"
         stake += f", {tokens(node.unbonding_wei)} on their way out" if node.unbonding_wei else ""
-        stake += f", {tokens(node.locked_wei)} under a case" if node.locked_wei else ""
+        stake += f", open cases may burn up to {tokens(node.locked_wei)}" if node.locked_wei else ""
         summary.append(f"{stake}.")
     burnt = sum(e.amount_wei for e in events if isinstance(e, on_ledger.StakeBurnt) and e.node == address)
     if burnt:
@@ -167,7 +167,7 @@ def _case(case: Case) -> str:
     return {
         CaseState.OPEN: f"{amount} tokens are locked; it can appeal until {until}.",
         CaseState.APPEALED: f"Appealed: a wider panel may overturn it until {until}.",
-        CaseState.BURNT: f"{amount} tokens were to burn, and did as far as there were any.",
+        CaseState.BURNT: f"Final: up to {amount} tokens were burnt, as far as there were any.",
         CaseState.OVERTURNED: "Overturned by a wider panel: nothing was burnt.",
     }[case.state]
 

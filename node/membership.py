@@ -155,7 +155,7 @@ def raise_if_blacklisted(member: Member, pool_id: int) -> None:
     if member.bar is Bar.BY_VERDICT:
         raise Blacklisted(
             f"pool {pool_id} has ejected and blacklisted this node after a verdict",
-            fix="see the verdict on the ledger; its staker can appeal while the challenge window is open",
+            fix="`intellect-node explain ADDRESS` says why, and until when the node or its staker can `appeal`",
         )
     if member.bar is Bar.BY_MANAGER:
         raise Blacklisted(

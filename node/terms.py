@@ -23,7 +23,7 @@ def terms_told(pool: Pool, *, chain_unix_s: int, funds_wei: int) -> dict[str, st
         "manager": f"{pool.manager}, epoch {pool.epoch}, {lease}",
         "stake": f"{tokens(terms.min_stake_wei)} tokens to join; a rejection burns {burns}",
         "credit": f"{tokens(terms.unit_price_wei)} tokens a verified token; {tokens(funds_wei)} are there for it",
-        "verdicts": f"by {quorum} of first {terms.panel} validators, wider every {terms.round_s} s, "
+        "verdicts": f"by {quorum}, of {terms.panel} drawn at first and more every {terms.round_s} s, "
         f"within {terms.verdict_s} s",
         "appeals": f"within {terms.challenge_s} s of a rejection, and as long again to judge them",
         "asks for": terms.requirements_uri or "no particular machine",

@@ -111,7 +111,10 @@ def _parquet(path: Path) -> Iterator[object]:
 
 def _generated(source: Source) -> Iterator[dict[str, Any]]:
     if find_spec("reasoning_gym") is None:
-        raise ValueError(f"{source.where} needs reasoning-gym: pip install 'intellect-node[generators]'")
+        raise ValueError(
+            f"{source.where} needs reasoning-gym: .venv/bin/python -m pip install reasoning-gym==VERSION, the one in "
+            "pyproject.toml"
+        )
     import reasoning_gym
 
     options = {key: _plain(value) for key, value in source.options.items()}
@@ -145,7 +148,7 @@ def _plain(value: str) -> Any:
 
 def _from_hub(source: Source) -> Iterable[object]:
     if find_spec("datasets") is None:
-        raise ValueError(f"hf:{source.where} needs the package datasets: pip install 'intellect-node[hub]'")
+        raise ValueError(f"hf:{source.where} needs the package datasets: .venv/bin/python -m pip install datasets")
     import datasets
 
     unknown = set(source.options) - {"split", "name", "revision"}

@@ -10,7 +10,8 @@ import pytest
 
 from ledger import events
 from ledger.logs import EVENTS
-from ledger.types import Terms
+from ledger.types import Bar, Member, Node, Role, Terms
+from node.explain import explain_address
 from node.narrate import concerns, sentence
 
 ADDRESS = "0x" + "Ab" * 20
@@ -39,3 +40,22 @@ def test_there_are_words_for_every_event(kind: type[events.Event]) -> None:
     assert kind.__name__ not in told
     named = [field.name for field in dataclasses.fields(kind) if getattr(event, field.name) == ADDRESS]
     assert concerns(event, (ADDRESS,)) is bool(named)
+
+
+@pytest.mark.parametrize(
+    ("locked", "told"),
+    [
+        (0, "Stake: 100 tokens at work."),
+        (40, "Stake: 60 tokens at work, open cases may burn up to 40."),
+        (200, "Stake: 0 tokens at work, open cases may burn up to 200."),
+    ],
+)
+def test_stake_under_a_case_is_not_at_work(locked: int, told: str) -> None:
+    node = Node(
+        address=ADDRESS, staker=ADDRESS, stake_wei=100 * 10**18, unbonding_wei=0, locked_wei=locked * 10**18,
+        matures_unix_s=0,
+    )  # fmt: skip
+    member = Member(
+        address=ADDRESS, role=Role.WORKER, active=False, since_unix_s=0, epoch=1, used=0, bar=Bar.BY_VERDICT
+    )
+    assert told in explain_address(ADDRESS, [], pool_id=1, node=node, member=member, credit_wei=0).summary

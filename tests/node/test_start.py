@@ -102,7 +102,7 @@ def test_run_local_says_the_terms_of_its_pool(config: RunConfig) -> None:
 def assert_terms_told(done: subprocess.CompletedProcess[str]) -> None:
     """Whatever happens next: what holds in this pool was said first."""
     for text in ("owner: 0x", f"manager: {CAST[1].account.address}", "stake: 100 tokens to join; a rejection burns 100",
-                 "credit: 0.001 tokens a verified token", "verdicts: by one validator alone of first 1",
+                 "credit: 0.001 tokens a verified token", "verdicts: by one validator alone, of 1 drawn at first",
                  "appeals: within 5 s of a rejection", "asks for: no particular machine"):  # fmt: skip
         assert f"pool 1, {text}" in done.stderr, done.stderr
 

@@ -29,7 +29,7 @@ def test_stake_penalty_quorum_appeal_price_and_who_manages_are_all_said() -> Non
         "manager": f"{MANAGER}, epoch 3, 90 s of its lease left",
         "stake": "100 tokens to join; a rejection burns 40",
         "credit": "0.001 tokens a verified token; 5 are there for it",
-        "verdicts": "by 2 that agree of first 3 validators, wider every 60 s, within 86400 s",
+        "verdicts": "by 2 that agree, of 3 drawn at first and more every 60 s, within 86400 s",
         "appeals": "within 3600 s of a rejection, and as long again to judge them",
         "asks for": "https://example.org/needs.toml",
     }
@@ -40,7 +40,7 @@ def test_a_pool_without_penalty_pay_or_second_opinion_says_so() -> None:
     harmless = dataclasses.replace(TERMS, slash_wei=0, unit_price_wei=0, quorum=1, panel=1, requirements_uri="")
     pool = dataclasses.replace(POOL, terms=harmless, pending_owner=STAKER)
     assert told(pool)["stake"].endswith("a rejection burns nothing")
-    assert told(pool)["verdicts"].startswith("by one validator alone of first 1")
+    assert told(pool)["verdicts"].startswith("by one validator alone, of 1 drawn at first")
     assert told(pool)["owner"] == f"{OWNER}, offered to {STAKER}"
     assert [text.split(":")[0] for text in weaknesses(pool)] == [
         "a rejection burns nothing", "a verified token is worth nothing",
