@@ -275,6 +275,13 @@ def test_which_program_is_meant(text: str, program: str | None) -> None:
     assert program_of(text) == program
 
 
+@pytest.mark.parametrize("text", ["```" + " " * 60_000, "```python" + "\t" * 60_000, "``` " * 30_000])
+def test_attack_blanks_after_a_fence_hold_nobody_up(text: str) -> None:
+    began = time.process_time()
+    assert program_of(text) is None
+    assert time.process_time() - began < 1
+
+
 def test_without_a_sandbox_no_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"bwrap": "not installed", "namespaces": "clone with new namespaces: Operation not permitted"}
     monkeypatch.setattr(sandbox, "available", lambda: found)
