@@ -1,7 +1,8 @@
 """From a submission's file to a verdict: every check in order of cost, ending at the first that fails.
 
 `CHECKS` is that order. What needs only the ledger comes first, then what needs the file, then the policy's tokenizer,
-then one forward pass, which the last seven share: among them first those whose reason says most.
+then one forward pass, which the last seven share: among them first those whose reason says most. The reward function is
+told no text but the tokens' own, whose length is bounded: what it costs to read another is the cheat's to choose.
 
 A verdict says something about the submission and only that. A check that crashes, a policy that cannot be loaded, a
 dependency that is missing: all raise `CheckFailed`, which is no verdict and slashes nobody.
@@ -108,17 +109,17 @@ CHECKS: tuple[Check, ...] = (
         needs=("version",),
         find=lambda case: checks.check_proof_count(case.rollouts, case.policy.hidden_size),
     ),
-    Check(
-        name="reward",
-        needs=("bounds",),
-        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task),
-        measure=lambda case: {"reward_mean": sum(r.reward for r in case.rollouts) / len(case.rollouts)},
-    ),
     Check(name="prompt", needs=("version",), find=lambda case: checks.check_prompts(case.rollouts, case.prompts)),
     Check(
         name="text",
         needs=("bounds",),
         find=lambda case: checks.check_texts(case.rollouts, case.policy.tokenizer),
+    ),
+    Check(
+        name="reward",
+        needs=("text",),
+        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task),
+        measure=lambda case: {"reward_mean": sum(r.reward for r in case.rollouts) / len(case.rollouts)},
     ),
     Check(
         name="proof-mismatch",
