@@ -41,7 +41,7 @@ def test_what_only_the_ledger_says_comes_first_and_the_forward_pass_last(world, 
     path, claim = world.record(honest)
     verdict = world.judge_file(path, claim, load=Watched(), observe=lambda name, *_: told.append(name))
     assert verdict.outcome == "accepted"
-    assert run_at == ["reward"], "once, after every check that does without"
+    assert run_at == ["text"], "once, after all that do without, save what a cheat makes costly"
     assert told == NAMES
 
 
@@ -130,6 +130,23 @@ def test_attack_no_text_but_the_tokens_own_reaches_the_reward_function(world, ho
     assert read == []
     assert watched.finding(honest) == "accepted"
     assert read == [r.text for r in honest]
+
+
+def test_attack_an_answer_that_cannot_be_scored_hides_no_cheat(world, honest: Rollouts) -> None:
+    """A program that sleeps, or a formula without end, leads to no verdict: but not where the tokens are forged."""
+
+    def score(problem: Problem, text: str, finished: bool) -> float:
+        if text == "sleep":
+            raise TimeoutError("CPU or wall time used up")
+        return world.task.score(problem, text, finished)
+
+    row = replace(honest[0], completion_ids=(*(3 + ord(letter) - 32 for letter in "sleep"), 0), text="sleep",
+                  finish_reason="eos", reward=1.0)  # fmt: skip
+    cheat = world.prove((row, *honest[1:]))
+    watched = replace(world, task=replace(world.task, score=score))
+    assert watched.finding(cheat) == "rejected: sampling"
+    with pytest.raises(CheckFailed, match=r"reward: .*time used up"):
+        watched.finding(cheat, without={"sampling"})
 
 
 def test_evidence_is_the_same_bytes_for_the_same_finding(world, honest: Rollouts) -> None:
