@@ -119,6 +119,9 @@ def _check_layout(source: pq.ParquetFile, data: bytes, max_rows: int, max_values
     if metadata.num_row_groups > 1:
         raise RolloutFileInvalid(f"{metadata.num_row_groups} row groups, not 1")
     for group in range(metadata.num_row_groups):
+        columns = [metadata.row_group(group).column(index) for index in range(metadata.num_columns)]
+        if sum(column.total_compressed_size for column in columns) > len(data):
+            raise RolloutFileInvalid("columns overlap: together they are larger than the file")
         for index in range(metadata.num_columns):
             column = metadata.row_group(group).column(index)
             if column.compression != "UNCOMPRESSED" or not set(column.encodings) <= {"PLAIN", "RLE"}:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from math import isfinite
 
 from rl.numbers import as_stored, last_number
 from rl.problems import Problem, RowInvalid, read_rows
@@ -55,13 +54,16 @@ class Task:
         return self.make_problem(index)
 
     def reward(self, problem: Problem, text: str, finished: bool) -> float:
-        """What the answer is worth: finite, in 32 bits. `finished`: it ended by EOS, not cut. Raises RewardFailed."""
+        """What the answer is worth: 0 to 1, in 32 bits. `finished`: it ended by EOS, not cut. Raises RewardFailed.
+
+        Validators reject what lies outside (`bounds`), so a function that gives 2 must not cost a worker its stake.
+        """
         try:
             worth = as_stored(float(self.score(problem, text, finished)))
         except Exception as cause:
             raise RewardFailed(f"{problem.problem_id}: {type(cause).__name__}: {cause}") from cause
-        if not isfinite(worth):
-            raise RewardFailed(f"{problem.problem_id}: the reward function gave {worth}")
+        if not 0.0 <= worth <= 1.0:
+            raise RewardFailed(f"{problem.problem_id}: the reward function gave {worth}, allowed are 0 to 1")
         return worth
 
     def agrees(self, problem: Problem, text: str, finished: bool, claimed: float) -> bool:

@@ -32,6 +32,9 @@ STAKE = 0.9
 """Share of a follower's capital that is staked on each token."""
 DRIFT = 0.05
 """Nats by which the worker's arithmetic may have made a token likelier, given away at each hit."""
+MOST_PAID = 100.0
+"""Nats that one hit pays at most. Paid less than its odds the bet still proves what it proves; unbounded, a token of
+-log p = 710, as low temperatures have, is beyond all floats, and the check would not be made."""
 
 
 class Earlier(Protocol):
@@ -87,7 +90,7 @@ def _capital(tokens: Sequence[int], logprobs: np.ndarray, earlier: Sequence[tupl
     followers[starts] = BEGIN / len(starts)
     idle, gained = 1.0 - BEGIN, 0.0
     for token, logprob in zip(tokens, logprobs.astype(np.float64).tolist(), strict=True):
-        paid = exp(-min(0.0, logprob + DRIFT))
+        paid = exp(min(MOST_PAID, max(0.0, -logprob - DRIFT)))
         followers *= np.where(followed == token, 1.0 - STAKE + STAKE * paid, 1.0 - STAKE)
         whole = idle + followers.sum()
         gained += log(whole)

@@ -1,7 +1,9 @@
 """From a submission's file to a verdict: every check in order of cost, ending at the first that fails.
 
 `CHECKS` is that order. What needs only the ledger comes first, then what needs the file, then the policy's tokenizer,
-then one forward pass, which the last seven share: among them first those whose reason says most.
+then one forward pass, which seven share: among them first those whose reason says most. The reward comes last. What it
+costs to score a text, and whether that can be done at all, is for its author to choose; so nobody scores a text that
+the tokens do not say, nor tokens of which another check knows already that they are not the policy's.
 
 A verdict says something about the submission and only that. A check that crashes, a policy that cannot be loaded, a
 dependency that is missing: all raise `CheckFailed`, which is no verdict and slashes nobody.
@@ -108,12 +110,6 @@ CHECKS: tuple[Check, ...] = (
         needs=("version",),
         find=lambda case: checks.check_proof_count(case.rollouts, case.policy.hidden_size),
     ),
-    Check(
-        name="reward",
-        needs=("bounds",),
-        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task),
-        measure=lambda case: {"reward_mean": sum(r.reward for r in case.rollouts) / len(case.rollouts)},
-    ),
     Check(name="prompt", needs=("version",), find=lambda case: checks.check_prompts(case.rollouts, case.prompts)),
     Check(
         name="text",
@@ -168,6 +164,12 @@ CHECKS: tuple[Check, ...] = (
             "logprob_gap_mean": case.logprob_gaps.whole.mean,
             "logprob_gap_max": case.logprob_gaps.whole.most,
         },
+    ),
+    Check(
+        name="reward",
+        needs=("text",),
+        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task),
+        measure=lambda case: {"reward_mean": sum(r.reward for r in case.rollouts) / len(case.rollouts)},
     ),
 )
 Observe = Callable[[str, Rejection | None, Facts], None]

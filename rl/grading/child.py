@@ -77,12 +77,18 @@ def run_once(function: Callable[..., Any], arguments: list[Any], limits: dict[st
     tell(reply)
 
 
-def grade(function: Callable[..., Any], arguments: list[Any], limits: dict[str, Any]) -> bytes:
-    """One call in a fork of its own: its reply, or what became of it."""
+def grade(function: Callable[..., Any], arguments: list[Any], limits: dict[str, Any], replies: int) -> bytes:
+    """One call in a fork of its own: its reply, one line of bounded length, or what became of it.
+
+    Args:
+        replies: the descriptor on which replies go out. The fork must not have it: whoever makes an answer run as code
+            would reply to the calls that follow, and decide what others' answers are worth.
+    """
     come, go = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(come)
+        os.close(replies)
         run_once(function, arguments, limits, go)
     os.close(go)
     reply, until = b"", time.monotonic() + limits["wall_s"]
@@ -91,11 +97,14 @@ def grade(function: Callable[..., Any], arguments: list[Any], limits: dict[str, 
         if not part:
             break
         reply += part
+        if len(reply) > MAX_REPLY_BYTES:
+            os.kill(pid, signal.SIGKILL)
+            break
     else:
         os.kill(pid, signal.SIGKILL)
     os.close(come)
     status = os.waitpid(pid, 0)[1]
-    if os.waitstatus_to_exitcode(status) == 0 and reply:
+    if os.waitstatus_to_exitcode(status) == 0 and 0 < len(reply) <= MAX_REPLY_BYTES and b"\n" not in reply:
         return reply
     limit = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGXCPU)
     fault, detail = ("overran", "CPU or wall time used up") if limit else ("died", f"ended with wait status {status}")
@@ -111,7 +120,7 @@ def main() -> None:
     replies.write(b'{"ready": true}\n')
     replies.flush()
     for line in sys.stdin.buffer:
-        replies.write(grade(function, json.loads(line), limits) + b"\n")
+        replies.write(grade(function, json.loads(line), limits, replies.fileno()) + b"\n")
         replies.flush()
 
 

@@ -30,7 +30,8 @@ WALL_FACTOR = 6.0
 """Wall time for a second of CPU time, for machines that are shared; a program that sleeps ends by it."""
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 """How far two floats may differ: sums in another order, not another algorithm."""
-_BLOCK = re.compile(r"```[ \t]*(?:python|py|python3)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_BLOCK = re.compile(r"```[ \t]*+(?:python|py|python3)?[ \t]*+\n(.*?)```", re.DOTALL | re.IGNORECASE)
+"""Possessive blanks: a run of blanks that no line's end follows is read once, not once for each way to part it."""
 
 Run = Callable[[Program, Limits], Ended]
 

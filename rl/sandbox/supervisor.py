@@ -69,7 +69,7 @@ def watch(pid: int, limits: dict[str, Any]) -> str:
 
 def begin(spec: dict[str, Any], fault: int) -> tuple[int, int]:
     """Start the sandbox. Returns the process to wait for and the one whose death ends it all."""
-    given = os.memfd_create("spec", 0)
+    given = os.memfd_create("spec", os.MFD_CLOEXEC)  # its copy as standard input is what the sandbox gets
     with os.fdopen(os.dup(given), "wb") as file:
         file.write(json.dumps(spec | {"fault_fd": fault}).encode())
     os.lseek(given, 0, os.SEEK_SET)

@@ -164,6 +164,14 @@ _LAYOUTS: tuple[tuple[str, str, Callable[[Sequence[Rollout]], bytes]], ...] = (
         "Claims a billion rows in the footer, so that somebody makes room for them.",
         lambda rows: claiming_rows(encode(table(rows)), len(rows), 10**9),
     ),
+    (
+        "one column under two names",
+        "Points a second column at the bytes of the first, so that a file of 32 MB unfolds into thirteen times as "
+        "much.",
+        lambda rows: sharing_a_column(
+            encode(table(rows, completion_ids=[r.prompt_ids for r in rows]), write_statistics=False)
+        ),
+    ),
     ("several row groups", "Cuts the file into row groups.", lambda rows: encode(table(rows), row_group_size=4)),
     (
         "a text that is no UTF-8",
@@ -179,6 +187,29 @@ _LAYOUTS: tuple[tuple[str, str, Callable[[Sequence[Rollout]], bytes]], ...] = (
     ),
     ("one row too many", "Adds a nineteenth completion.", lambda rows: encode(table([*rows, rows[0]]))),
 )
+
+
+def sharing_a_column(data: bytes) -> bytes:
+    """A file of equal prompts and completions, without the bytes of the latter: both columns point at the former."""
+    row_group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
+    columns = [row_group.column(index) for index in range(row_group.num_columns)]
+    kept, gone = (
+        next(c for c in columns if c.path_in_schema.startswith(name)) for name in ("prompt_ids", "completion_ids")
+    )
+    for column in columns:
+        old = column.data_page_offset
+        if old >= gone.data_page_offset:
+            moved = kept.data_page_offset if column is gone else old - gone.total_compressed_size
+            data = patch_footer(data, b"\x26" + _zigzag(old) + b"\x49", b"\x26" + _zigzag(moved, like=old) + b"\x49")
+    end = gone.data_page_offset + gone.total_compressed_size
+    return data[: gone.data_page_offset] + data[end:]
+
+
+def _zigzag(number: int, like: int = 0) -> bytes:
+    """A Thrift integer, with as many bytes as `like` has if that is more."""
+    length = (max(2 * number, 2 * like, 1).bit_length() + 6) // 7
+    groups = [2 * number >> 7 * place & 127 for place in range(length)]
+    return bytes([group | 128 for group in groups[:-1]] + groups[-1:])
 
 
 def claiming_rows(data: bytes, rows: int, claimed: int) -> bytes:

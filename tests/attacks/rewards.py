@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.attacks.attack import Family, Offer
 from tests.attacks.stage import Stage
+from tests.verify.conftest import UNSEEDED
 
 REWARDS = Family("Rewards and texts")
 
@@ -46,11 +47,11 @@ def a_reward_too_small_to_print(stage: Stage) -> Offer:
 @REWARDS.by("saboteur", "reward")
 def a_right_answer_called_wrong(stage: Stage) -> Offer:
     """Answers well and marks it down, so that the policy unlearns what is right."""
-    good = stage.with_tokens(stage.honest[0], stage.answer_ids(stage.problems[0].gold_standard_solution))
+    good = stage.with_tokens(stage.unseeded[0], stage.answer_ids(stage.problems[0].gold_standard_solution))
     if good.reward != 1.0:
         raise AssertionError("the answer is right")
-    rollouts = stage.world.prove((good, *stage.honest[1:]))
-    return Offer(content=stage.world.edit(rollouts, 0, reward=0.0))
+    rollouts = stage.world.prove((good, *stage.unseeded[1:]))
+    return Offer(content=stage.world.edit(rollouts, 0, reward=0.0), rules=UNSEEDED)
 
 
 # --- texts

@@ -42,6 +42,21 @@ def misbehave(how: str, number: int = 0) -> object:
     if how == "print":
         print('{"value": 7}', flush=True)
         return os.write(1, b'{"value": 7}\n')
+    if how == "forge replies":
+        for descriptor in range(64):
+            try:
+                os.write(descriptor, b'{"value": 7, "calls": 0}\n')
+            except OSError:
+                continue
+        return 1
+    if how == "flood":
+        for descriptor in range(3, 64):
+            try:
+                while True:
+                    os.write(descriptor, bytes(1 << 20))
+            except OSError:
+                continue
+        return 1
     if how == "write a file":
         return os.open("/tmp/written_by_a_reward", os.O_CREAT | os.O_WRONLY)
     if how == "open a socket":

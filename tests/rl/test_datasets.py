@@ -162,7 +162,16 @@ def test_a_reward_is_what_a_rollout_file_stores_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "score", [lambda *a: 1 / 0, lambda *a: float("nan"), lambda *a: float("inf"), lambda *a: None, lambda *a: 1e300]
+    "score",
+    [
+        lambda *a: 1 / 0,
+        lambda *a: float("nan"),
+        lambda *a: float("inf"),
+        lambda *a: None,
+        lambda *a: 1e300,
+        lambda *a: 2.0,
+        lambda *a: -1.0,
+    ],
 )
 def test_a_reward_that_cannot_be_computed_is_never_a_zero(score: object) -> None:
     problem = Problem(problem_id="p", source="t", task_type="number", prompt="?", gold_standard_solution="1")

@@ -84,6 +84,22 @@ def test_what_it_prints_is_no_reply(grader: Grader) -> None:
     assert grader.call("print") == len('{"value": 7}\n')
 
 
+def test_attack_a_graded_call_does_not_answer_for_those_after_it(grader: Grader) -> None:
+    """What an answer is made to run must not decide what somebody else's answer is worth."""
+    with pytest.raises(NotGraded):
+        grader.call("forge replies")
+    assert [grader.call("double", number) for number in range(3)] == [0, 2, 4]
+
+
+def test_attack_a_reply_without_end_is_cut_off(grader: Grader) -> None:
+    """It would fill the grading process's memory for as long as the call may take."""
+    began = time.monotonic()
+    with pytest.raises(NotGraded):
+        grader.call("flood")
+    assert time.monotonic() - began < 2
+    assert grader.call("double", 4) == 8
+
+
 def test_each_call_begins_from_the_same_memory(grader: Grader) -> None:
     assert [grader.call("remember", number) for number in range(3)] == [1, 1, 1]
 

@@ -223,6 +223,15 @@ def test_long_completions_take_no_long_time(part: str) -> None:
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize("said", ["the answer", "Final answer", "answer is", "answer:"])
+@pytest.mark.parametrize("blank", [" ", "\n"])
+def test_attack_blanks_after_the_word_answer_hold_nobody_up(said: str, blank: str) -> None:
+    """A policy that runs into newlines does it, too: 4,096 of them would have taken the better part of an hour."""
+    began = time.process_time()
+    assert grade("17", said + blank * 4_096) == 0.0
+    assert time.process_time() - began < 1
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.text("0123456789+-*/^!.,(){}[]\\frac sqrt%$x", max_size=60))
 def test_reading_ends_in_a_value_or_a_fault(text: str) -> None:

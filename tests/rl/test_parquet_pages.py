@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rl.parquet_pages import PageInvalid, check_pages
+from rl.parquet_pages import MAX_PAGES, PageInvalid, check_pages
 
 PLAIN, RLE, DELTA, DICTIONARY = 0, 3, 5, 8
 DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 0, 2, 3
@@ -78,6 +78,12 @@ def test_everything_else_is_refused(name: str) -> None:
 def test_a_column_outside_the_file_is_refused(start: int, size_bytes: int) -> None:
     with pytest.raises(PageInvalid, match="outside"):
         check_pages(b"PAR1" + page(), start=start, size_bytes=size_bytes, num_values=2)
+
+
+def test_attack_pages_without_number_are_not_walked_through() -> None:
+    check(page() + page(values=0, body=b"") * (MAX_PAGES - 1))
+    with pytest.raises(PageInvalid, match="more than"):
+        check(page() + page(values=0, body=b"") * MAX_PAGES)
 
 
 def test_random_bytes_never_raise_anything_else() -> None:

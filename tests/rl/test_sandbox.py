@@ -111,6 +111,24 @@ def test_each_means_gives_the_same(means: str) -> None:
     assert ended.output.decode() == f"65534 True {devices} ['a.py'] {bytes(4)}\n"
 
 
+OPEN = """
+import os
+for number in range(64):
+    try:
+        os.fstat(number)
+        print(number)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_attack_no_descriptor_is_left_open_inside(means: str) -> None:
+    """One of the supervisor's own was: memory that no limit counts, with the whole order in it."""
+    ended = run(Program(argv=(*PYTHON, "/box/a.py"), files={"a.py": OPEN}), QUICK_LIMITS, means)
+    assert ended.output.decode().split() == ["0", "1", "2"]
+
+
 def test_a_program_does_the_same_every_time() -> None:
     """Hashes, addresses and random numbers: what a worker saw pass must pass at its validator."""
     program = (
@@ -273,6 +291,13 @@ def test_tests_are_read() -> None:
 )
 def test_which_program_is_meant(text: str, program: str | None) -> None:
     assert program_of(text) == program
+
+
+@pytest.mark.parametrize("text", ["```" + " " * 60_000, "```python" + "\t" * 60_000, "``` " * 30_000])
+def test_attack_blanks_after_a_fence_hold_nobody_up(text: str) -> None:
+    began = time.process_time()
+    assert program_of(text) is None
+    assert time.process_time() - began < 1
 
 
 def test_without_a_sandbox_no_program_runs(monkeypatch: pytest.MonkeyPatch) -> None:

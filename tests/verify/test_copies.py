@@ -181,3 +181,12 @@ def test_the_index_keeps_the_newest_within_its_bounds() -> None:
         index.add(RUN, position, bytes([position]) * 32, [other])
     kept = [position for position in range(21, 40) if index.completions(RUN, f"p{position}", before=99)]
     assert kept == list(range(34, 40))
+
+
+@pytest.mark.parametrize("logprob", [-99.0, -709.9, -3e38])
+def test_attack_a_copied_token_that_is_next_to_impossible_breaks_no_check(honest: Rollouts, logprob: float) -> None:
+    tokens = honest[0].completion_ids[:8]
+    copied = replace(honest[0], completion_ids=tokens)
+    (odds,) = copy_surprise([copied], [np.full(len(tokens), logprob, np.float32)], [[tokens]])
+    assert 90 * len(tokens) < odds < 100 * len(tokens)
+    assert check_copy([copied], [odds]) is not None

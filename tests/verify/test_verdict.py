@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rl.rollouts import Rollout
+from rl.tasks import Problem
 from tests.verify.conftest import UNSEEDED
 from verify.rejection import SENTENCES, UNPUNISHED, Rejection
 from verify.verdict import CHECKS, CheckFailed
@@ -40,7 +41,7 @@ def test_what_only_the_ledger_says_comes_first_and_the_forward_pass_last(world, 
     path, claim = world.record(honest)
     verdict = world.judge_file(path, claim, load=Watched(), observe=lambda name, *_: told.append(name))
     assert verdict.outcome == "accepted"
-    assert run_at == ["text"], "once, after every check that does without"
+    assert run_at == ["text"], "once, after all that do without, save what a cheat makes costly"
     assert told == NAMES
 
 
@@ -67,12 +68,13 @@ def test_a_check_that_is_switched_off_leaves_the_cheat_to_the_next_one(world, ho
 
 
 def test_every_check_that_can_be_made_is_made_of_a_file_with_many_faults(world, honest: Rollouts) -> None:
-    cheat = [replace(r, text="7", reward=1.0, logprobs=(-3.0,) * len(r.logprobs)) for r in honest]
+    cheat = [replace(r, reward=1.0 - r.reward, logprobs=(-3.0,) * len(r.logprobs)) for r in honest]
     found = world.examine(cheat)
     assert list(found) == NAMES
-    assert {name for name, detail in found.items() if detail} == {"text", "reward", "logprobs"} - (
-        set() if found["reward"] else {"reward"}
-    )
+    assert {name for name, detail in found.items() if detail} == {"reward", "logprobs"}
+    found = world.examine([replace(r, text="7") for r in cheat])
+    assert [name for name in NAMES if name not in found] == ["reward"], "what the text is worth is not asked"
+    assert {name for name, detail in found.items() if detail} == {"text", "logprobs"}
     cheat = world.edit(honest, 2, completion_ids=(-1,))
     found = world.examine(cheat)
     assert [name for name, detail in found.items() if detail] == ["bounds", "proof-count"]
@@ -112,6 +114,39 @@ def test_the_failing_check_is_named(world, honest: Rollouts, monkeypatch: pytest
     with pytest.raises(CheckFailed, match="proof-mismatch: RuntimeError: out of memory"):
         world.judge(honest)
     assert set(SENTENCES) > UNPUNISHED
+
+
+def test_attack_no_text_but_the_tokens_own_reaches_the_reward_function(world, honest: Rollouts) -> None:
+    """A text of megabytes, made for what reads it, must not cost more than its comparison."""
+    read: list[str] = []
+
+    def score(problem: Problem, text: str, finished: bool) -> float:
+        read.append(text)
+        return world.task.score(problem, text, finished)
+
+    watched = replace(world, task=replace(world.task, score=score))
+    assert watched.finding(world.edit(honest, 0, text="the answer" + " " * 2**20)) == "rejected: text"
+    assert "reward" not in watched.examine(world.edit(honest, 0, text="1", reward=1.0))
+    assert read == []
+    assert watched.finding(honest) == "accepted"
+    assert read == [r.text for r in honest]
+
+
+def test_attack_an_answer_that_cannot_be_scored_hides_no_cheat(world, honest: Rollouts) -> None:
+    """A program that sleeps, or a formula without end, leads to no verdict: but not where the tokens are forged."""
+
+    def score(problem: Problem, text: str, finished: bool) -> float:
+        if text == "sleep":
+            raise TimeoutError("CPU or wall time used up")
+        return world.task.score(problem, text, finished)
+
+    row = replace(honest[0], completion_ids=(*(3 + ord(letter) - 32 for letter in "sleep"), 0), text="sleep",
+                  finish_reason="eos", reward=1.0)  # fmt: skip
+    cheat = world.prove((row, *honest[1:]))
+    watched = replace(world, task=replace(world.task, score=score))
+    assert watched.finding(cheat) == "rejected: sampling"
+    with pytest.raises(CheckFailed, match=r"reward: .*time used up"):
+        watched.finding(cheat, without={"sampling"})
 
 
 def test_evidence_is_the_same_bytes_for_the_same_finding(world, honest: Rollouts) -> None:
