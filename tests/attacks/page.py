@@ -49,6 +49,42 @@ ELSEWHERE: dict[str, tuple[tuple[str, str], ...]] = {
         ("A file ends the process that checks it", "test_a_file_that_ends_the_checks_is_given_up_and_slashes_nobody"),
         ("Work that nobody recorded is to be judged", "test_attack_work_that_nobody_recorded_is_not_judged"),
     ),
+    "tests/rl/test_grading.py": (
+        (
+            "An answer that is run as code says what others' answers are worth",
+            "test_attack_a_graded_call_does_not_answer_for_those_after_it",
+        ),
+        ("An answer that is run as code replies without end", "test_attack_a_reply_without_end_is_cut_off"),
+    ),
+    "tests/rl/test_maths.py": (
+        (
+            "Blanks after the word answer keep a validator busy",
+            "test_attack_blanks_after_the_word_answer_hold_nobody_up",
+        ),
+    ),
+    "tests/rl/test_sandbox.py": (
+        ("Blanks after a code fence do the same", "test_attack_blanks_after_a_fence_hold_nobody_up"),
+        ("A program looks for descriptors left open", "test_attack_no_descriptor_is_left_open_inside"),
+    ),
+    "tests/rl/test_parquet_pages.py": (
+        ("A column of pages without number", "test_attack_pages_without_number_are_not_walked_through"),
+    ),
+    "tests/verify/test_verdict.py": (
+        (
+            "A text of megabytes is handed to the reward function",
+            "test_attack_no_text_but_the_tokens_own_reaches_the_reward_function",
+        ),
+        (
+            "An answer that cannot be scored hides forged tokens",
+            "test_attack_an_answer_that_cannot_be_scored_hides_no_cheat",
+        ),
+    ),
+    "tests/verify/test_copies.py": (
+        (
+            "A copied token is so unlikely that the check breaks",
+            "test_attack_a_copied_token_that_is_next_to_impossible_breaks_no_check",
+        ),
+    ),
 }
 """Attacks on what is not a check of a submission, by the file of their tests: what is tried, and the test."""
 
@@ -94,7 +130,7 @@ on a real model, as int8 weights, is in `verify/thresholds.py`; here they are am
 _GETS_THROUGH = """No check finds these. The test that says so fails as soon as one does."""
 
 _OTHER_PARTS = """What is no check of a submission is attacked where it is tested: the ledger's entries, the court with
-its bribed and lazy validators, the relays."""
+its bribed and lazy validators, the relays, what grades answers, and what would leave a check unmade."""
 
 
 def _by_check(trials: Sequence[Trial]) -> str:
