@@ -58,6 +58,15 @@ class RunConfig(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _allowed_policies_are_kept(self) -> RunConfig:
+        if self.network.keep_versions <= self.rl.asynchrony:
+            raise ValueError(
+                f"network.keep_versions {self.network.keep_versions} must exceed rl.asynchrony {self.rl.asynchrony}, "
+                "or nobody can judge honest work of the oldest policy allowed"
+            )
+        return self
+
     def to_toml(self) -> str:
         """The TOML text from which the same configuration is read again."""
         tables = []

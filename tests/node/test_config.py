@@ -107,6 +107,12 @@ def test_completions_that_leave_no_room_for_a_prompt_are_refused() -> None:
         parse_config("", overrides=["task.max_new_tokens=100", "model.max_model_len=64"])
 
 
+def test_a_policy_that_rollouts_may_come_from_is_kept() -> None:
+    with pytest.raises(ConfigError, match=r"keep_versions 2 must exceed rl\.asynchrony 2"):
+        parse_config("", overrides=["network.keep_versions=2"])
+    assert parse_config("", overrides=["network.keep_versions=1", "rl.asynchrony=0"]).network.keep_versions == 1
+
+
 @pytest.mark.parametrize("name", [*task_names(), "/data/mine.jsonl", "reasoning-gym:chain_sum?seed=1&size=9"])
 def test_the_config_takes_the_tasks_that_exist(name: str) -> None:
     assert Task(name=name).name == name
