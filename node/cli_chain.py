@@ -61,9 +61,11 @@ def chain_start(state: Path, port: int) -> None:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = state / "anvil.json"
         with anvil(anvil_binary(CONTRACTS), "--state", str(file), "--state-interval", "5", port=port) as running:
+            # A shell has what it starts in the background ignore SIGINT.
+            for stop in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(stop, signal.default_int_handler)
             click.echo(f"chain at {running.url}, kept in {file}; Ctrl-C stops it")
             click.echo(f"next: intellect-node chain deploy --rpc {running.url} --wallet owner.json --out run.toml")
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
             running.wait()
             raise UserError(
                 "the chain ended by itself", fix=f"see whether the disk of {state} is full; then start it again"
