@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
+LEFT = (
+    Path(tempfile.gettempdir(), "left_by_bomb"),
+    Path("/usr/lib/left_by_bomb"),
+    Path("~root/.profile_of_bomb").expanduser(),
+)
+"""What would be there if a program of `SNOOPS` had got out."""
+
 ENDLESS = {
     "loop": "while True: pass",
     "loop that catches": "while 1:\n    try:\n        while 1: pass\n    except BaseException: pass",
@@ -54,6 +64,6 @@ SNOOPS = {
     "descriptors": "import os\nprint([os.read(fd, 10**6) for fd in range(3, 256)])",
     "package": "open({package!r}, 'a').write('# was here')",
     "home": "import os\nopen(os.path.expanduser('~root/.profile_of_bomb'), 'w')",
-    "tmp": "open('/tmp/left_by_bomb', 'w').write('x')\nopen('/usr/lib/left_by_bomb', 'w').write('x')",
+    "tmp": f"open({str(LEFT[0])!r}, 'w').write('x')\nopen({str(LEFT[1])!r}, 'w').write('x')",
     "remount": "import os\nos.symlink('/sandbox', 'x')\nopen('x/inner.py', 'a').write('x')",
 }

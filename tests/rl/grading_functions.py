@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
+WRITTEN = os.path.join(tempfile.gettempdir(), "written_by_a_reward")
 _remembered: list[int] = []
 
 
@@ -58,7 +60,7 @@ def misbehave(how: str, number: int = 0) -> object:
                 continue
         return 1
     if how == "write a file":
-        return os.open("/tmp/written_by_a_reward", os.O_CREAT | os.O_WRONLY)
+        return os.open(WRITTEN, os.O_CREAT | os.O_WRONLY)
     if how == "open a socket":
         return socket.socket().fileno()
     if how == "start a program":

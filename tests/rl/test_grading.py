@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from rl.grading.grader import CallLimits, Grader, NotGraded, OverBudget
+from tests.rl.grading_functions import WRITTEN
 
 TARGET = "tests.rl.grading_functions:misbehave"
 
@@ -53,7 +54,7 @@ def test_it_can_touch_nothing(grader: Grader, how: str) -> None:
     """A library that evaluates a part of an answer must not thereby give this machine away."""
     with pytest.raises(NotGraded, match=r"PermissionError|Operation not permitted"):
         grader.call(how)
-    assert not os.path.exists("/tmp/written_by_a_reward")
+    assert not os.path.exists(WRITTEN)
     assert grader.call("read a file") is True
 
 

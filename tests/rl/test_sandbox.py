@@ -22,7 +22,7 @@ from rl.sandbox import code as grading
 from rl.sandbox import run as sandbox
 from rl.sandbox.code import Case, Tests, TestsInvalid, agrees, grade, parse_tests, passes, program_of
 from rl.sandbox.run import PYTHON, Ended, Limits, Program, SandboxUnavailable, run
-from tests.rl.bombs import ENDLESS, QUICK, SNOOPS
+from tests.rl.bombs import ENDLESS, LEFT, QUICK, SNOOPS
 
 ROOT = Path(__file__).resolve().parents[2]
 MEANS = [means for means, fault in sandbox.available().items() if fault is None]
@@ -97,8 +97,7 @@ def test_what_is_outside_is_neither_read_nor_written(name: str, tmp_path: Path) 
     assert ended.exit_code != 0
     assert ended.output == b""
     assert package.read_bytes() == before
-    left = [Path("/tmp/left_by_bomb"), Path("/usr/lib/left_by_bomb"), Path("/root/.profile_of_bomb")]
-    assert [path for path in left if os.access(path, os.F_OK)] == []
+    assert [path for path in LEFT if os.access(path, os.F_OK)] == []
 
 
 @pytest.mark.parametrize("means", MEANS)
