@@ -7,7 +7,6 @@ It needs no key, no chain and no network, and refuses to make up what the claim 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -88,18 +87,24 @@ def claim_from(fields: Any, *, fix: str) -> Claim:
 
 
 def bounds(facts: Mapping[str, float], rules: Rules) -> dict[str, float]:
-    """The highest value allowed of each measured fact that has a bound."""
+    """The highest value allowed of each measured fact that has a bound, as the checks apply it to a submission."""
     limits = rules.thresholds
-    found: dict[str, float] = {"size_bytes": rules.max_file_bytes}
-    if "exponent_mean" in facts:
-        slack = limits.sigmas / math.sqrt(facts["independent_blocks"])
-        found |= {
-            "exponent_max": limits.block_exponents,
-            "mantissa_max": limits.block_mantissa_mean,
-            "median_max": limits.block_mantissa_median,
-            "exponent_mean": limits.exponent_mean + slack * limits.exponent_sigma,
-            "mantissa_mean": limits.mantissa_mean + slack * limits.mantissa_sigma,
-        }
+    found: dict[str, float] = {
+        "size_bytes": rules.max_file_bytes,
+        "exponent_max": limits.block_exponents,
+        "mantissa_max": limits.block_mantissa_mean,
+        "median_max": limits.block_mantissa_median,
+        "margin_max": limits.margin_most,
+        "logprob_gap_max": limits.logprob_most,
+    }
+    if "independent_blocks" in facts:
+        blocks = facts["independent_blocks"]
+        found["exponent_mean"] = limits.exponent_bound(blocks, alone=False)
+        found["mantissa_mean"] = limits.mantissa_bound(blocks, alone=False)
+    if rules.audit_share == 1.0 and "tokens" in facts:  # of an audited part the facts do not say how many
+        tokens = int(facts["tokens"])
+        found["margin_mean"] = limits.margin(alone=False).mean_of(tokens)
+        found["logprob_gap_mean"] = limits.logprob(alone=False).mean_of(tokens)
     return {name: bound for name, bound in found.items() if name in facts}
 
 

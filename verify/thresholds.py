@@ -153,7 +153,8 @@ class Thresholds:
 
     def broken_by(self, seen: ProofStatistics, *, alone: bool = False) -> str | None:
         """Which bound the submission breaks, or one completion `alone`, in words; None if it keeps them all."""
-        exponents, mantissas = self.exponent_bound(seen, alone=alone), self.mantissa_bound(seen, alone=alone)
+        blocks = seen.independent_blocks
+        exponents, mantissas = self.exponent_bound(blocks, alone=alone), self.mantissa_bound(blocks, alone=alone)
         for name, value, bound in (
             ("exponent mismatches of one block", seen.exponent_max, self.block_exponents),
             ("mean mantissa error of one block", seen.mantissa_max, self.block_mantissa_mean),
@@ -165,15 +166,15 @@ class Thresholds:
                 return f"{name}: {value:.4g}, more than {bound:.4g} ({seen.blocks} blocks)"
         return None
 
-    def exponent_bound(self, seen: ProofStatistics, *, alone: bool) -> float:
-        """Of the mean exponent mismatches of so many blocks."""
-        count = seen.independent_blocks
-        return self.exponent_mean + self._sigmas(alone) * self.exponent_sigma / sqrt(count) + self.exponent_jump / count
+    def exponent_bound(self, blocks: float, *, alone: bool) -> float:
+        """Of the mean exponent mismatches of so many independent blocks."""
+        slack = self._sigmas(alone) * self.exponent_sigma / sqrt(blocks)
+        return self.exponent_mean + slack + self.exponent_jump / blocks
 
-    def mantissa_bound(self, seen: ProofStatistics, *, alone: bool) -> float:
-        """Of the mean mantissa error of so many blocks."""
-        count = seen.independent_blocks
-        return self.mantissa_mean + self._sigmas(alone) * self.mantissa_sigma / sqrt(count) + self.mantissa_jump / count
+    def mantissa_bound(self, blocks: float, *, alone: bool) -> float:
+        """Of the mean mantissa error of so many independent blocks."""
+        slack = self._sigmas(alone) * self.mantissa_sigma / sqrt(blocks)
+        return self.mantissa_mean + slack + self.mantissa_jump / blocks
 
     def _sigmas(self, alone: bool) -> float:
         return self.sequence_sigmas if alone else self.sigmas

@@ -61,7 +61,10 @@ def bounds(
     for size, several, many in (("completion", alone, SUBMISSION), ("submission", whole, 1)):
         for kind, bound_of in (("exponent", thresholds.exponent_bound), ("mantissa", thresholds.mantissa_bound)):
             value = _field(f"{kind}_mean")
-            excess = [_beyond(value(s), bound_of(s, alone=size == "completion"), s.independent_blocks) for s in several]
+            excess = [
+                _beyond(value(s), bound_of(s.independent_blocks, alone=size == "completion"), s.independent_blocks)
+                for s in several
+            ]
             found.append(_bound(f"{size}: {kind} errors, mean", excess, 0.0, many))
     prefilled = [one.prefilled for one in completions]
     margins = np.concatenate([p.margins for p in prefilled if p.margins is not None])

@@ -12,8 +12,10 @@ import pytest
 
 from node import cli
 from node.evidence import Evidence, claim_fields, encode
+from node.verify_file import bounds
 from rl.rollouts import Rollout, write_rollouts
 from tests.verify.conftest import CLAIM, RULES, World
+from verify.thresholds import Gaps, ProofStatistics
 
 SETTINGS = (
     f"rl.groups_per_submission={RULES.groups}", f"rl.group_size={RULES.samples}",
@@ -67,6 +69,29 @@ def test_a_file_of_other_weights_is_rejected_with_the_number_and_its_bound(
     broken = [name for name, bound in found["bounds"].items() if found["facts"][name] > bound]
     assert broken
     assert [check["result"] for check in found["checks"]].count("rejected") == 1
+
+
+@pytest.mark.parametrize("count", [1, 7, 400])
+def test_the_bounds_that_are_told_are_those_that_are_applied(count: int) -> None:
+    """A value at its bound passes, one above it does not: of each kind, for few and for many."""
+    limits, nothing = RULES.thresholds, dict.fromkeys(("exponent_max", "mantissa_max", "median_max"), 0.0)
+    means = dict.fromkeys(("exponent_mean", "mantissa_mean", "margin_mean", "logprob_gap_mean"), 0.0)
+    facts = nothing | means | {"margin_max": 0.0, "logprob_gap_max": 0.0, "independent_blocks": count, "tokens": count}
+    told = bounds(facts, RULES)
+    assert told.keys() == facts.keys() - {"independent_blocks", "tokens"}
+    for name in ("exponent_max", "mantissa_max", "median_max", "exponent_mean", "mantissa_mean"):
+        for value, broken in ((told[name], False), (told[name] * 1.001, True)):
+            errors = nothing | {"exponent_mean": 0.0, "mantissa_mean": 0.0} | {name: value}
+            seen = ProofStatistics(blocks=count, independent_blocks=count, **errors)
+            assert (limits.broken_by(seen) is not None) == broken, name
+    for name, of in (("margin", limits.margin), ("logprob_gap", limits.logprob)):
+        for mean, most in ((told[f"{name}_mean"], 0.0), (0.0, told[f"{name}_max"])):
+            assert of(alone=False).broken_by(Gaps(tokens=count, mean=mean, most=most)) is None, name
+            assert of(alone=False).broken_by(Gaps(tokens=count, mean=mean * 1.001, most=most * 1.001)), name
+    half = bounds(facts, dataclasses.replace(RULES, audit_share=0.5))
+    assert half.keys() == told.keys() - {"margin_mean", "logprob_gap_mean"}, (
+        "the facts do not say how many were audited"
+    )
 
 
 def test_what_came_too_late_is_late_and_nothing_else_is_looked_at(
