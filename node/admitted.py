@@ -54,14 +54,17 @@ class AdmittedNodes:
         touched = list(dict.fromkeys(event.node for event in events if not isinstance(event, ManagerSet)))
         # Where a pool asks for no stake, being registered is what it takes, which no empty stake does.
         least_wei = max(1, self._ledger.terms(self._pool_id).min_stake_wei)
+        admitted = self._staked | self._managers
         for address, stake_wei in zip(touched, self._ledger.stakes_of(touched), strict=True):
             if stake_wei < least_wei:
                 self._staked.discard(address)
-            elif len(self._staked | self._managers) < self._most:
+                admitted -= {address} - self._managers
+            elif address in admitted or len(admitted) < self._most:
                 self._staked.add(address)
+                admitted.add(address)
             else:
                 log.warning("%s is not admitted: %d others are", address, self._most)
-        self._admitted = frozenset(self._staked | self._managers)
+        self._admitted = frozenset(admitted)
 
 
 async def follow_admitted(nodes: AdmittedNodes, network: Network) -> NoReturn:

@@ -81,11 +81,18 @@ def test_the_list_is_bounded(world: World, caplog: pytest.LogCaptureFixture) -> 
     nodes = AdmittedNodes(world.owner, world.pool_id)
     known = len(nodes.look())
     bounded = AdmittedNodes(world.owner, world.pool_id, most=known + 1)
-    first, second = world.newcomer().account.address, world.newcomer().account.address
+    node, second = world.newcomer(), world.newcomer().account.address
+    first = node.account.address
     caplog.set_level(logging.WARNING)
     found = bounded.look()
     assert (len(found), first in found, second in found) == (known + 1, True, False)
     assert second in caplog.text
+    # Who is on a full list stays on it, and is not said to be kept out, whatever happens to its stake.
+    caplog.clear()
+    world.owner.mint(first, ETHER)
+    node.add_stake(first, ETHER)
+    assert bounded.look() == found
+    assert caplog.text == ""
 
 
 def test_a_look_that_fails_midway_is_made_up_for_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
