@@ -80,6 +80,7 @@ async def _give(
     ledger: Ledger, peer: Peer, network: Network, protocol: str, data: bytes, *, pool_id: int, address: str,
     timeout_s: float,
 ) -> bytes:  # fmt: skip
+    sha256 = hashlib.sha256(data).digest()
     delay_s = RETRY_FIRST_S
     while True:
         try:
@@ -89,23 +90,26 @@ async def _give(
             candidates = []
         taken = 0
         for relay in candidates:
-            taken += await _takes(
+            reply = await _offer(
                 ledger, peer, relay, protocol, data, pool_id=pool_id, address=address, timeout_s=timeout_s
             )
+            taken += reply == sha256
+            if reply not in (None, sha256):
+                log.warning("relay %s acknowledged another file than it was given", relay.address)
             if taken == COPIES:
                 break
         if taken:
-            return hashlib.sha256(data).digest()
+            return sha256
         log.warning("no relay of %d took it; trying again in %.0f s", len(candidates), delay_s)
         await trio.sleep(delay_s)
         delay_s = min(2 * delay_s, RETRY_LAST_S)
 
 
-async def _takes(
+async def _offer(
     ledger: Ledger, peer: Peer, relay: NodeRecord, protocol: str, data: bytes, *, pool_id: int, address: str,
     timeout_s: float,
-) -> bool:  # fmt: skip
-    """Whether this relay acknowledges the file. Raises Blacklisted."""
+) -> object:  # fmt: skip
+    """The SHA-256 that this relay acknowledges; None where it takes nothing. Raises Blacklisted."""
     try:
         reply = await peer.request(
             relay.multiaddrs[0],
@@ -118,8 +122,5 @@ async def _takes(
         log.warning("relay %s did not take what it was given: %s", relay.address, fault)
         if isinstance(fault, RemoteError) and fault.code == NOT_A_MEMBER:
             raise_if_blacklisted(await on_chain(ledger.member, pool_id, address), pool_id)
-        return False
-    if reply.get("sha256") != hashlib.sha256(data).digest():
-        log.warning("relay %s acknowledged another file than it was given", relay.address)
-        return False
-    return True
+        return None
+    return reply.get("sha256", b"")

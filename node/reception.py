@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 import trio
+from eth_utils import is_checksum_address
 
-from dht.records import NodeRecord
 from ledger.client import Ledger
 from ledger.types import Role
 from node.chain import on_chain
@@ -83,12 +83,12 @@ class Reception:
 
     async def _receive(self, shelf: Shelf, remote: str, message: dict[str, Any]) -> dict[str, Any]:
         address, data = message.get("address"), message.get("data")
-        if not isinstance(address, str) or not isinstance(data, bytes) or not 0 < len(data) <= shelf.max_bytes:
+        if not is_checksum_address(address) or not isinstance(data, bytes) or not 0 < len(data) <= shelf.max_bytes:
             raise Refusal("malformed", f"{shelf.what}: an address and 1 to {shelf.max_bytes} bytes")
         if not data.startswith(shelf.prefix):
             raise Refusal("malformed", f"{shelf.what}: begins with {shelf.prefix!r}")
-        known = [r.content for r in await self._network.nodes() if r.subject == address]
-        if not any(isinstance(node, NodeRecord) and node.peer_id == remote for node in known):
+        node = await self._network.node(address)
+        if node is None or node.peer_id != remote:
             raise Refusal("unknown", "no node record ties this peer id to that address")
         member = await on_chain(self._ledger.member, self._pool_id, address)
         if not member.active or member.role is not shelf.role:

@@ -15,7 +15,7 @@ def audited_groups(seed: bytes, file_hash: bytes, groups: int, share: float) -> 
     """The groups to check, ascending; all of them where there is no seed.
 
     Args:
-        seed: hash of a block later than the submission.
+        seed: hash of the block that recorded the submission, which nobody knew when it was made.
         file_hash: of the submission, so that two submissions of one block are audited apart.
     """
     if not seed:

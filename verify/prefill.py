@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from rl.hardware import ComputeType, choose_compute_type, read_cpu_flags
 from rl.packing import Group, Packed, pack, packed_length, split_by_tokens
+from rl.plain_engine import MORE_THAN_HEAD
 from rl.prompts import Tokenizer
 from rl.rollouts import Rollout
 from rl.seeded import Sampling
@@ -149,6 +150,6 @@ def _refuse_unpackable(model: PreTrainedModel) -> None:
     window = getattr(config, "sliding_window", None)
     if window is not None and window < ROW_TOKENS:
         raise ValueError(f"attention in windows of {window} tokens cannot be packed into rows of {ROW_TOKENS}")
-    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling"):
+    for name in MORE_THAN_HEAD:
         if getattr(config, name, None) not in (None, 1, 1.0):
             raise ValueError(f"the model's {name} is not applied by this prefill")

@@ -3,7 +3,7 @@
 Pure statistics of what a prefill shows, and their checks: improbable endings, repeated completions, tokens that are
 too rare, and -log p that is on the whole too high or too low. All that is random here is judged by `verify.chance`
 or by an exponential supermartingale of its own, so that an honest worker fails with a probability that can be written
-down. None of them looks at noise: where a seed forces each token, `verify.choices` says far more.
+down. None of them looks at noise: where a seed forces each token, `verify.computation` says far more.
 """
 
 from __future__ import annotations

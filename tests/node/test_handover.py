@@ -50,6 +50,10 @@ class FakeNetwork:
     async def nodes(self) -> tuple[SignedRecord, ...]:
         return tuple(self.known)
 
+    async def node(self, address: str) -> NodeRecord | None:
+        found = [r.content for r in self.known if r.subject == address]
+        return found[0] if found and isinstance(found[0], NodeRecord) else None
+
     @property
     def content(self) -> FakeNetwork:
         return self
