@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,13 @@ class Training:
                 shutil.rmtree(path, ignore_errors=True)
 
 
+def trainer_argv(config: RunConfig, folder: Path) -> list[str]:
+    """What to start as the training process; several ranks meet in `folder`, which is theirs."""
+    if config.trainer.ranks == 1:
+        return [sys.executable, "-m", "node.trainer_child"]
+    return [sys.executable, "-m", "node.trainer_ranks", str(config.trainer.ranks), str(folder.absolute())]
+
+
 def recipe_of(config: RunConfig) -> dict[str, float]:
     """The fields of `rl.trainer.Recipe`."""
     rl = config.rl
@@ -91,4 +99,6 @@ def recipe_of(config: RunConfig) -> dict[str, float]:
         "grad_norm_clip": rl.grad_norm_clip,
         "temperature": rl.temperature,
         "micro_batch_tokens": config.trainer.micro_batch_tokens,
+        "recompute_activations": config.trainer.recompute_activations,
+        "compile": config.trainer.compile,
     }
