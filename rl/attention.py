@@ -101,7 +101,8 @@ def tiled_attention(
         out = scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True, scale=scaling)
         return out.transpose(1, 2).contiguous(), None
     sizes = [tile.tokens for tile in tiles]
-    outs = []
+    outs: list[torch.Tensor] = []
+    prompt_keys, prompt_values = key, value
     # `split` has one backward pass for all parts; that of a slice would write zeros for the whole row each time.
     parts = zip(tiles, query.split(sizes, dim=2), key.split(sizes, dim=2), value.split(sizes, dim=2), strict=True)
     for tile, queries, keys, values in parts:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rl.batch import TrainingGroup
-from rl.packing import Packed, Plan, pack, plan_rows
+from rl.packing import Packed, Row, pack, plan_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +31,38 @@ class MicroBatch:
     """int64: tokens of the token's completion, at least 1."""
 
 
+def _row(groups: Sequence[TrainingGroup], advantages: Sequence[np.ndarray], first: np.ndarray, row: Row) -> MicroBatch:
+    members = [(piece.group, number) for piece in row for number in piece.completions]
+    lengths = np.asarray([len(groups[group].completions[number]) for group, number in members])
+    laid_out = [
+        (groups[piece.group].prompt_ids, tuple(groups[piece.group].completions[n] for n in piece.completions))
+        for piece in row
+    ]
+    return MicroBatch(
+        packed=pack(laid_out),
+        advantages=np.repeat([float(advantages[group][number]) for group, number in members], lengths),
+        behaviour_logprobs=np.concatenate(
+            [np.asarray(groups[group].behaviour_logprobs[number], dtype=float) for group, number in members]
+        ),
+        sequences=np.repeat([first[group] + number for group, number in members], lengths),
+        lengths=np.repeat(lengths, lengths),
+    )
+
+
+NOTHING = MicroBatch(
+    packed=pack([((0,), ((0,),))]),
+    advantages=np.zeros(1),
+    behaviour_logprobs=np.zeros(1),
+    sequences=np.zeros(1, dtype=np.int64),
+    lengths=np.ones(1, dtype=np.int64),
+)
+"""What a rank computes while others have a micro-batch and it has none: one token, to be counted for zero."""
+
+
 def micro_batches(
     groups: Sequence[TrainingGroup], advantages: Sequence[np.ndarray], max_tokens: int
-) -> tuple[list[MicroBatch], Plan]:
-    """Rows of at most `max_tokens` tokens, and how they came about.
+) -> list[MicroBatch]:
+    """Rows of at most `max_tokens` tokens, as `rl.packing.plan_rows` has them.
 
     Args:
         advantages: one array [completions] for each group.
@@ -49,23 +77,4 @@ def micro_batches(
         for completion, logprobs in zip(group.completions, group.behaviour_logprobs, strict=True):
             if len(completion) != len(logprobs):
                 raise ValueError(f"{len(logprobs)} log-probabilities for {len(completion)} tokens")
-    made = []
-    for row in plan.rows:
-        members = [(piece.group, number) for piece in row for number in piece.completions]
-        lengths = np.asarray([len(groups[group].completions[number]) for group, number in members])
-        laid_out = [
-            (groups[piece.group].prompt_ids, tuple(groups[piece.group].completions[n] for n in piece.completions))
-            for piece in row
-        ]
-        made.append(
-            MicroBatch(
-                packed=pack(laid_out),
-                advantages=np.repeat([float(advantages[group][number]) for group, number in members], lengths),
-                behaviour_logprobs=np.concatenate(
-                    [np.asarray(groups[group].behaviour_logprobs[number], dtype=float) for group, number in members]
-                ),
-                sequences=np.repeat([first[group] + number for group, number in members], lengths),
-                lengths=np.repeat(lengths, lengths),
-            )
-        )
-    return made, plan
+    return [_row(groups, advantages, first, row) for row in plan.rows]

@@ -110,11 +110,15 @@ class Piece:
     """As `packed_length`."""
 
 
+Row = tuple[Piece, ...]
+"""What stands in one row, groups in rising order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Every completion of some groups in exactly one row."""
 
-    rows: tuple[tuple[Piece, ...], ...]
+    rows: tuple[Row, ...]
     max_tokens: int
     overlong: int
     """Completions that exceed `max_tokens` with their prompt alone: each is trained whole, in a row of its own."""
@@ -125,19 +129,16 @@ class Plan:
         return sum(piece.tokens for row in self.rows for piece in row)
 
     @property
-    def efficiency(self) -> float:
-        """Share of the rows' room that holds tokens, 0 to 1; a row longer than `max_tokens` is full. 1 without rows."""
-        lengths = [sum(piece.tokens for piece in row) for row in self.rows]
-        room = sum(max(self.max_tokens, length) for length in lengths)
-        return sum(lengths) / room if room else 1.0
+    def room(self) -> int:
+        """Tokens that the rows could hold; one that is longer than `max_tokens` holds no more than it does."""
+        return sum(max(self.max_tokens, sum(piece.tokens for piece in row)) for row in self.rows)
 
 
 def plan_rows(groups: Sequence[Group], max_tokens: int) -> Plan:
     """Rows of at most `max_tokens` tokens each, filled first-fit-decreasing; of equal lengths the earlier comes first.
 
     A group that is longer than a row is broken between completions, by the same rule, and its prompt repeated; one
-    without completions is in no row. The same groups give the same plan. Within a row pieces stand in the order of
-    their groups.
+    without completions is in no row. The same groups give the same plan.
     """
     pieces: list[Piece] = []
     overlong = 0

@@ -53,6 +53,7 @@ def test_the_block_mask_is_the_rows_mask(groups: list[Group]) -> None:
     assert torch.equal(seen, torch.from_numpy(packed.allowed))
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("groups", [HARD, LONG], ids=["hard", "long"])
 def test_flex_attention_computes_the_same_forward(groups: list[Group]) -> None:
     """Its backward pass does not exist on CPUs, so that only a GPU could show its gradient."""

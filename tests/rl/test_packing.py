@@ -114,7 +114,7 @@ def test_a_plan_holds_every_completion_once_and_no_row_beyond_its_bound(groups: 
                 assert len(row) == len(piece.completions) == 1
         assert sum(piece.tokens for piece in row) <= limit or len(row) == 1
     assert plan.overlong == alone
-    assert 0 < plan.efficiency <= 1
+    assert plan.tokens <= plan.room
     assert plan == plan_rows(groups, limit)
 
 
@@ -131,7 +131,7 @@ def test_a_group_longer_than_a_row_is_broken_between_completions() -> None:
     assert [[(piece.group, piece.completions, piece.tokens) for piece in row] for row in plan.rows] == [
         [(0, (2,), 40)], [(0, (0, 1), 40)], [(0, (3,), 20), (1, (0,), 2)],
     ]  # fmt: skip
-    assert (plan.overlong, plan.tokens, plan.efficiency) == (0, 102, 102 / 120)
+    assert (plan.overlong, plan.tokens, plan.room) == (0, 102, 120)
     assert plan_rows(groups, 30).overlong == 1
+    assert plan_rows(groups[:1], 30).room == 30 + 40 + 30, "the 20 that are left of the group, twice, and one of 40"
     assert plan_rows([((1,), ())], 30).rows == ()
-    assert plan_rows([], 30).efficiency == 1.0
