@@ -17,10 +17,12 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from rl.advantage import group_advantages
+from rl.attention import attention_for, implementation_for
 from rl.batch import TrainingGroup, write_trained_on
 from rl.hardware import ComputeType
 from rl.loss import grpo_objective, token_statistics
-from rl.packing import Packed, pack, split_by_tokens
+from rl.micro_batches import NOTHING, MicroBatch, micro_batches
+from rl.packing import Packed, plan_rows
 from rl.ranks import ALONE, Ranks
 from rl.shards import OnePass, shard, whole
 from rl.state_files import StateFacts
@@ -28,8 +30,6 @@ from rl.trainer_state import load_state, save_state
 from rl.whole_folder import whole_folder
 
 SEED = 0
-NOTHING: tuple[list[TrainingGroup], Packed] = ([], pack([((0,), ((0,),))]))
-"""What a rank computes while others have a micro-batch and it has none: one token, counted for zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,12 @@ class StepMetrics:
     kl_behaviour: float
     """KL from the trainer's policy at the start of the step to the workers' reported one, k3 estimate, nats."""
     trained_tokens: int
+    rows: int
+    """Micro-batches of the step: rows that were forwarded, on all ranks."""
+    packing: float
+    """Share of those rows' room that held tokens, 0 to 1 (`rl.packing`)."""
+    overlong: int
+    """Completions that were trained whole although they exceed `micro_batch_tokens`, each in a row of its own."""
 
 
 class TrainingFault(RuntimeError):
@@ -86,9 +92,11 @@ class PolicyTrainer:
         self._source = folder
         self._recipe = recipe
         self._autocast = compute_type == "bfloat16"
-        self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
-        self._model.train()
         self._ranks, self._device = ranks, ranks.device()
+        self._model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation=implementation_for(self._device)
+        )
+        self._model.train()
         self._pass = OnePass(self._model, self._statistics)
         if recipe.recompute_activations:
             self._model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -120,6 +128,10 @@ class PolicyTrainer:
         for part, old_logprobs in zip(minibatches, old, strict=True):
             norms.append(self._update(part, old_logprobs, totals))
             tokens += sum(len(c) for group in part for c in group.completions)
+        plans = [
+            plan_rows([(g.prompt_ids, g.completions) for g in part], self._recipe.micro_batch_tokens)
+            for part in minibatches
+        ]
         return StepMetrics(
             loss=totals["loss"] / len(minibatches),
             grad_norm=max(norms),
@@ -127,6 +139,9 @@ class PolicyTrainer:
             entropy=totals["entropy"] / tokens,
             kl_behaviour=totals["kl"] / tokens,
             trained_tokens=tokens,
+            rows=sum(len(plan.rows) for plan in plans),
+            packing=sum(plan.tokens for plan in plans) / sum(plan.room for plan in plans),
+            overlong=sum(plan.overlong for plan in plans),
         )
 
     def _update(self, groups: list[TrainingGroup], old: list[torch.Tensor] | None, totals: dict[str, float]) -> float:
@@ -136,15 +151,14 @@ class PolicyTrainer:
         self._optimizer.zero_grad(set_to_none=True)
         seen = dict.fromkeys(totals, 0.0)
         for number, dealt in enumerate(self._ranks.deal(self._micro_batches(groups))):
-            part, packed = dealt or NOTHING
-            logprobs, entropy = self._pass(packed)
-            if not part:
+            one = dealt or NOTHING
+            logprobs, entropy = self._pass(one.packed)
+            if dealt is None:
                 (0.0 * (logprobs + entropy).sum()).backward()
                 continue
             old_logprobs = logprobs.detach() if old is None else old[number]
-            advantages = self._per_token([group_advantages(np.asarray(g.rewards)) for g in part], part)
-            behaviour = torch.tensor(
-                [x for g in part for c in g.behaviour_logprobs for x in c], dtype=torch.float32, device=self._device
+            advantages, behaviour = (
+                torch.from_numpy(values).float().to(self._device) for values in (one.advantages, one.behaviour_logprobs)
             )
             terms = grpo_objective(
                 logprobs, old_logprobs, advantages, epsilon=recipe.clip_epsilon, delta=recipe.clip_delta
@@ -171,31 +185,24 @@ class PolicyTrainer:
     @torch.no_grad()
     def _old_logprobs(self, groups: list[TrainingGroup]) -> list[torch.Tensor]:
         dealt = self._ranks.deal(self._micro_batches(groups))
-        return [self._pass((each or NOTHING)[1])[0] for each in dealt]
+        return [self._pass((each or NOTHING).packed)[0] for each in dealt]
 
-    def _micro_batches(self, groups: list[TrainingGroup]) -> list[tuple[list[TrainingGroup], Packed]]:
-        rows = [(group.prompt_ids, group.completions) for group in groups]
-        return [
-            ([groups[i] for i in part], pack([rows[i] for i in part]))
-            for part in split_by_tokens(rows, self._recipe.micro_batch_tokens)
-        ]
+    def _micro_batches(self, groups: list[TrainingGroup]) -> list[MicroBatch]:
+        advantages = [group_advantages(np.asarray(group.rewards)) for group in groups]
+        return micro_batches(groups, advantages, self._recipe.micro_batch_tokens)
 
     def _statistics(self, packed: Packed) -> tuple[torch.Tensor, torch.Tensor]:
-        ids, positions, allowed, rows, targets = (
+        ids, positions, rows, targets = (
             torch.from_numpy(array).to(self._device)
-            for array in (packed.ids, packed.positions, packed.allowed, packed.source_rows, packed.targets)
+            for array in (packed.ids, packed.positions, packed.source_rows, packed.targets)
         )
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._autocast):
             hidden = self._model.model(
-                input_ids=ids[None], position_ids=positions[None], attention_mask=allowed[None, None], use_cache=False
-            ).last_hidden_state[0]
+                input_ids=ids[None], position_ids=positions[None], use_cache=False,
+                **attention_for(packed, self._device),
+            ).last_hidden_state[0]  # fmt: skip
             logits = self._model.lm_head(hidden[rows])
         return token_statistics(logits / self._recipe.temperature, targets)
-
-    def _per_token(self, per_completion: list[np.ndarray], groups: list[TrainingGroup]) -> torch.Tensor:
-        values = np.concatenate(per_completion)
-        lengths = [len(c) for group in groups for c in group.completions]
-        return torch.from_numpy(np.repeat(values, lengths)).float().to(self._device)
 
     def save(self, folder: Path, *, step: int, submissions: Sequence[str]) -> None:
         """Write the policy as a flat HF folder in bfloat16, with what it was trained on last; whole or not at all.
