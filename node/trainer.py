@@ -53,7 +53,7 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
     try:
         async with (
             open_child(
-                trainer_argv(config, data_dir / "ranks"),
+                trainer_argv(config.trainer.ranks, data_dir / "ranks"),
                 name="trainer",
                 log_path=data_dir / "trainer.log",
                 env=thread_environment(config.trainer.threads) | {"HF_HUB_OFFLINE": "1"},

@@ -79,11 +79,11 @@ class Training:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def trainer_argv(config: RunConfig, folder: Path) -> list[str]:
+def trainer_argv(ranks: int, folder: Path) -> list[str]:
     """What to start as the training process; several ranks meet in `folder`, which is theirs."""
-    if config.trainer.ranks == 1:
+    if ranks == 1:
         return [sys.executable, "-m", "node.trainer_child"]
-    return [sys.executable, "-m", "node.trainer_ranks", str(config.trainer.ranks), str(folder.absolute())]
+    return [sys.executable, "-m", "node.trainer_ranks", str(ranks), str(folder.absolute())]
 
 
 def recipe_of(config: RunConfig) -> dict[str, float]:
