@@ -97,7 +97,30 @@ class Rl(Section):
         le=100,
         description="upper bound of the ratio when the advantage is negative, δ; must exceed 1 + clip_epsilon",
     )
+    kl_coefficient: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="weight of the KL to the run's base policy, kept in memory as a second model; 0: none "
+        "(the report: 0.001)",
+    )
     entropy_coefficient: float = Field(1e-4, ge=0, le=1, description="weight of the entropy bonus")
+    normalisation: Literal["token", "sequence", "constant"] = Field(
+        "token",
+        description="what counts the same: every token, every completion (GRPO), or every token by a divisor that does "
+        "not depend on lengths (Dr. GRPO; with advantage_std = false)",
+    )
+    advantage_std: bool = Field(
+        True, description="divide a group's advantages by their standard deviation (GRPO); off in Dr. GRPO"
+    )
+    importance: Literal["recomputed", "behaviour"] = Field(
+        "recomputed",
+        description="recomputed: ratios to the trainer's own policy at the start of the step; behaviour: weighed by "
+        "that policy's ratio to the worker's too, from the log-probabilities that the worker reported",
+    )
+    importance_cap: float = Field(
+        2.0, ge=1, le=100, description="where that ratio to the worker's policy is cut off (importance = behaviour)"
+    )
     grad_norm_clip: float = Field(
         1.0,
         gt=0,

@@ -23,8 +23,8 @@ from node.child import Child, open_child
 from node.training import trainer_argv
 from rl.batch import TrainingGroup
 from rl.hardware import thread_environment
+from rl.recipe import Recipe
 from rl.state_files import TENSORS
-from rl.trainer import Recipe
 
 VOCABULARY, SEED, TIMEOUT_S = 64, 5, 300.0
 RECIPE = {"learning_rate": 1e-3, "warmup_steps": 0, "optimizer_steps": 1, "grad_norm_clip": 1e9, "temperature": 0.9}
@@ -32,6 +32,7 @@ CASES: Mapping[str, dict[str, Any]] = {
     "micro-batches for all": {"micro_batch_tokens": 64},
     "one micro-batch, the others idle": {"micro_batch_tokens": 4096},
     "activations computed again": {"micro_batch_tokens": 64, "recompute_activations": True},
+    "a KL term": {"micro_batch_tokens": 64, "kl_coefficient": 0.5},
 }
 
 
@@ -43,9 +44,9 @@ class Update:
     gradient: dict[str, torch.Tensor]
 
 
-def make_model(folder: Path) -> Path:
+def make_model(folder: Path, seed: int = SEED) -> Path:
     """A random two-layer Llama as a bf16 HF folder."""
-    torch.manual_seed(SEED)
+    torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=3,
         num_key_value_heads=1, head_dim=16, initializer_range=0.2, tie_word_embeddings=True, eos_token_id=0,
@@ -88,9 +89,14 @@ async def training_process(ranks: int, folder: Path) -> AsyncIterator[Child]:
 
 
 async def start(child: Child, policy: Path, recipe: Mapping[str, Any]) -> None:
+    """Load `policy`; where the recipe has a KL term, it is to a model of other weights beside it."""
+    reference = policy.with_name("reference")
+    if recipe.get("kl_coefficient") and not reference.exists():
+        make_model(reference, SEED + 1)
     await child.call(
-        "start", timeout_s=TIMEOUT_S, folder=str(policy), recipe={**RECIPE, **recipe}, compute_type="float32"
-    )
+        "start", timeout_s=TIMEOUT_S, folder=str(policy), recipe={**RECIPE, **recipe}, compute_type="float32",
+        reference=str(reference) if reference.exists() else None,
+    )  # fmt: skip
 
 
 async def train(child: Child, groups: list[TrainingGroup], out: Path, step: int) -> dict[str, Any]:
