@@ -31,6 +31,11 @@ LOOK_S = 1.0
 START_TIMEOUT_S, SOLVE_TIMEOUT_S = 600.0, 3600.0
 PATIENCE_S = 600.0
 """Seconds after which a recorded submission without an outcome holds nobody up any more."""
+GIVEN_UP = {
+    "RewardFailed": "an answer's worth cannot be computed",
+    "PromptTooLong": "a problem leaves no room for its answer",
+}
+"""Faults of the problems that were drawn, not of the engine, by the kind that `rl` raises."""
 UNSENT = 2
 """Finished files that may wait for a relay or the chain while the engine goes on."""
 
@@ -104,10 +109,10 @@ class Generation:
         try:
             path = await self._solve(engine, work, policy_version)
         except ChildError as fault:
-            if fault.kind != "RewardFailed":
+            if fault.kind not in GIVEN_UP:
                 raise
             # The seed would draw the same problems and tokens again, and the ledger lets no counter be left out.
-            log.error("step %d is given up, since an answer's worth cannot be computed: %s", work.step, fault.message)
+            log.error("step %d is given up, since %s: %s", work.step, GIVEN_UP[fault.kind], fault.message)
             self._place.metrics.write("given-up", step=work.step, counter=work.counter, fault=fault.message)
             self._given_up = work.step
         else:

@@ -123,9 +123,12 @@ async def test_the_next_counter_is_the_ledgers_and_none_is_skipped(tmp_path: Pat
     assert await made._next(0) is None, "as many as a step takes from one worker"
 
 
-async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(tmp_path: Path, outbox: Outbox) -> None:
+@pytest.mark.parametrize("kind", ["RewardFailed", "PromptTooLong"])
+async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(
+    tmp_path: Path, outbox: Outbox, kind: str
+) -> None:
     class Engine:
-        fault = ChildError("engine", "RewardFailed", "arithmetic/1+1: TimeoutError")
+        fault = ChildError("engine", kind, "arithmetic/1+1: TimeoutError")
 
         async def call(self, *_: Any, **__: Any) -> None:
             raise self.fault
