@@ -28,13 +28,14 @@ class TrainerProcess:
         import rl.trainer  # noqa: F401
 
     def start(self, *, folder: str, recipe: dict[str, Any], compute_type: str) -> dict[str, Any]:
-        """Load the policy in `folder`; `recipe` holds the fields of `rl.trainer.Recipe`."""
+        """Load the policy in `folder`; `recipe` holds the fields of `rl.recipe.Recipe`."""
         began = time.monotonic()
         import torch
 
         from rl.hardware import choose_compute_type, read_cpu_flags
         from rl.ranks import ALONE
-        from rl.trainer import PolicyTrainer, Recipe
+        from rl.recipe import Recipe
+        from rl.trainer import PolicyTrainer
 
         chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
         ranks = self._meeting.ranks if self._meeting else ALONE

@@ -87,7 +87,7 @@ def trainer_argv(ranks: int, folder: Path) -> list[str]:
 
 
 def recipe_of(config: RunConfig) -> dict[str, float]:
-    """The fields of `rl.trainer.Recipe`."""
+    """The fields of `rl.recipe.Recipe`."""
     rl = config.rl
     return {
         "learning_rate": rl.learning_rate,

@@ -15,7 +15,8 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
 from rl.batch import TRAINED_ON, TrainingGroup, read_trained_on
-from rl.trainer import PolicyTrainer, Recipe, TrainingFault
+from rl.recipe import Recipe
+from rl.trainer import PolicyTrainer, TrainingFault
 from tests.rl.tiny_llama import make_llama, plain_forward, plain_logprobs, write_llama
 
 RECIPE = Recipe(
