@@ -9,7 +9,6 @@ policy would be too old (see `node.generation`).
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,7 +21,7 @@ from node.batches import Batches, Gathering, bounds_of
 from node.chain import on_chain
 from node.child import ChildDied, ChildError, ChildTimeout, open_child
 from node.dhtd_link import NetworkDown
-from node.errors import UserError
+from node.errors import DiskFull, UserError
 from node.lease import Lease
 from node.metrics import MetricsLog
 from node.model import vocabulary_of
@@ -32,7 +31,7 @@ from node.place import Place
 from node.policies import Policies
 from node.resume import Position, Resume
 from node.states import States
-from node.training import Training
+from node.training import Training, trainer_argv
 from rl.batch import StepBatch
 from rl.hardware import thread_environment
 
@@ -60,7 +59,7 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
     try:
         async with (
             open_child(
-                [sys.executable, "-m", "node.trainer_child"],
+                trainer_argv(config.trainer.ranks, data_dir / "ranks"),
                 name="trainer",
                 log_path=data_dir / "trainer.log",
                 env=thread_environment(config.trainer.threads) | {"HF_HUB_OFFLINE": "1"},
@@ -84,9 +83,19 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
         fault: BaseException = faults
         while isinstance(fault, BaseExceptionGroup):
             fault = fault.exceptions[0]
-        raise UserError(
-            f"the training process failed: {fault}", fix="start the trainer again; it goes on where it stopped"
-        ) from faults
+        raise told_of(fault, data_dir) from faults
+
+
+def told_of(fault: BaseException, data_dir: Path) -> UserError:
+    """What a person is told when the training process failed or died."""
+    if DiskFull.is_cause_of(fault):
+        return DiskFull(
+            f"the disk is full, and what the training process was writing is not kept: {fault}",
+            fix=f"free space for {data_dir}, then start the trainer again; it goes on from the policy before",
+        )
+    return UserError(
+        f"the training process failed: {fault}", fix="start the trainer again; it goes on where it stopped"
+    )
 
 
 async def _stand_by(lease: Lease, policies: Policies, states: States, batches: Batches, steps: int) -> bool:

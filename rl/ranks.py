@@ -56,6 +56,8 @@ class Ranks:
             return message
         size = torch.tensor([len(message)])
         dist.broadcast(size, src=0)
+        if not size:
+            return b""
         data = torch.zeros(int(size), dtype=torch.uint8)
         if self.number == 0:
             data.copy_(torch.frombuffer(bytearray(message), dtype=torch.uint8))

@@ -24,37 +24,13 @@ from rl.loss import grpo_objective, token_statistics
 from rl.micro_batches import NOTHING, MicroBatch, micro_batches
 from rl.packing import Packed, plan_rows
 from rl.ranks import ALONE, Ranks
+from rl.recipe import Recipe
 from rl.shards import OnePass, shard, whole
 from rl.state_files import StateFacts
 from rl.trainer_state import load_state, save_state
 from rl.whole_folder import whole_folder
 
 SEED = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """Hyper-parameters of the update; defaults are the report's where it names one."""
-
-    learning_rate: float = 3e-7
-    warmup_steps: int = 25
-    optimizer_steps: int = 8
-    """Optimiser steps for each batch of rollouts."""
-    clip_epsilon: float = 0.2
-    clip_delta: float = 4.0
-    entropy_coefficient: float = 1e-4
-    grad_norm_clip: float = 0.1
-    temperature: float = 1.0
-    micro_batch_tokens: int = 1024
-    """Packed tokens that are forwarded and held for backward at once."""
-    beta1: float = 0.9
-    beta2: float = 0.99
-    """AdamW's decay of the mean and of the mean square of gradients."""
-    weight_decay: float = 0.0
-    recompute_activations: bool = False
-    """Keep a layer's input only and compute the rest again for backward: less memory, a third more arithmetic."""
-    compile: bool = False
-    """Compile the layers; off by default, since it collapsed the report's runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rl.batch import TrainingGroup
+from rl.recipe import Recipe
 from rl.state_files import FACTS, TENSORS, StateInvalid, largest_state_bytes
-from rl.trainer import PolicyTrainer, Recipe
+from rl.trainer import PolicyTrainer
 from tests.rl.tiny_llama import VOCABULARY, write_llama
 
 ROOT = Path(__file__).resolve().parents[2]
