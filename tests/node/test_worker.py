@@ -140,7 +140,8 @@ async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(
     await made._make(engine, await made._next(0), 0)
     assert await made._next(0) is None, "the seed would draw the same again"
     assert (outbox.items(), made.solving) == ((), False)
-    (told,) = MetricsTail(tmp_path / "metrics.jsonl").read()
+    spent, told = MetricsTail(tmp_path / "metrics.jsonl").read()
+    assert (spent["kind"], spent["activity"], spent["step"]) == ("span", "generating", 0)
     assert (told["kind"], told["step"], told["fault"]) == ("given-up", 0, "arithmetic/1+1: TimeoutError")
     network.open_step = 1
     work = await made._next(0)
