@@ -278,7 +278,7 @@ class Trainer(Section):
         ge=1,
         le=64,
         description="processes of this machine that share the training, one a GPU where there are any; "
-        "each holds a part of weights, gradients and moments",
+        "each holds a part of weights, gradients and moments, and takes `threads` CPU threads",
     )
     recompute_activations: bool = Field(
         False,

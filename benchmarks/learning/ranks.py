@@ -23,8 +23,8 @@ from node.child import Child, open_child
 from node.training import trainer_argv
 from rl.batch import TrainingGroup
 from rl.hardware import thread_environment
+from rl.recipe import Recipe
 from rl.state_files import TENSORS
-from rl.trainer import Recipe
 
 VOCABULARY, SEED, TIMEOUT_S = 64, 5, 300.0
 RECIPE = {"learning_rate": 1e-3, "warmup_steps": 0, "optimizer_steps": 1, "grad_norm_clip": 1e9, "temperature": 0.9}
