@@ -147,6 +147,9 @@ class Rl(Section):
         description="every token is forced by the submission's public seed and the policy, so that nobody can choose",
     )
     steps: int = Field(20, ge=1, le=1_000_000, description="rollout steps after which the run ends")
+    stop_on_collapse: bool = Field(
+        False, description="end the trainer when its run begins to collapse; the policy before stays the newest"
+    )
 
     @model_validator(mode="after")
     def _delta_exceeds_ratio_band(self) -> Rl:
@@ -298,7 +301,7 @@ class Trainer(Section):
         ge=1,
         le=64,
         description="processes of this machine that share the training, one a GPU where there are any; "
-        "each holds a part of weights, gradients and moments",
+        "each holds a part of weights, gradients and moments, and takes `threads` CPU threads",
     )
     recompute_activations: bool = Field(
         False,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
@@ -104,6 +105,40 @@ def test_splitting_into_micro_batches_changes_nothing(folder: Path, micro_batch_
     assert second.rows == len(split._micro_batches(GROUPS))
     assert second.packing > first.packing > 0, "the shorter the rows, the fuller"
     assert second.overlong == (6 if micro_batch_tokens == 1 else 0), "all but the one-token completion of prompt 11"
+
+
+@pytest.mark.parametrize("optimizer_steps", [1, 2])
+def test_activations_computed_again_give_the_same_bits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, optimizer_steps: int
+) -> None:
+    calls: list[object] = []
+    real = LlamaMLP.forward
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: calls.append(self) or real(self, x))
+    counted = {}
+    for again in (False, True):
+        calls.clear()
+        policy = start(folder, recompute_activations=again, optimizer_steps=optimizer_steps)
+        counted[again] = policy.step(GROUPS), gradients(policy), weights(policy), len(calls)
+    (kept, *kept_tensors, once), (computed, *computed_tensors, more) = counted[False], counted[True]
+    assert computed == kept
+    for one, other in zip(kept_tensors, computed_tensors, strict=True):
+        assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert more > once, "else nothing was computed again"
+
+
+def test_layers_are_compiled_if_and_only_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[Any, dict[str, Any]]] = []
+
+    def compile_(function: Any, **options: Any) -> Any:
+        compiled.append((function.__self__, options))
+        return torch._dynamo.disable(function)
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    expected = start(folder).step(GROUPS)
+    assert compiled == []
+    policy = start(folder, compile=True)
+    assert policy.step(GROUPS) == expected
+    assert compiled == [(layer, {"dynamic": True}) for layer in policy._model.model.layers]
 
 
 def test_old_logprobs_are_those_of_the_steps_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
