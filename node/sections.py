@@ -265,6 +265,22 @@ class Trainer(Section):
         le=2**20,
         description="packed tokens forwarded at once; attention grows with the square, so a CPU wants few, a GPU many",
     )
+    ranks: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="processes of this machine that share the training, one a GPU where there are any; "
+        "each holds a part of weights, gradients and moments",
+    )
+    recompute_activations: bool = Field(
+        False,
+        description="keep only each layer's input and compute the rest again for the gradient: less memory, "
+        "about a third more arithmetic",
+    )
+    compile: bool = Field(
+        False,
+        description="compile the model's layers (needs a C++ compiler or a GPU); the report's runs collapsed with it",
+    )
     validators: tuple[Address, ...] = Field(
         (), max_length=256, description="addresses that the trainer invites as validators; no others are"
     )

@@ -9,7 +9,6 @@ policy would be too old (see `node.generation`).
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,7 +30,7 @@ from node.place import Place
 from node.policies import Policies
 from node.resume import Position, Resume
 from node.states import States
-from node.training import Training
+from node.training import Training, trainer_argv
 from rl.batch import StepBatch
 from rl.hardware import thread_environment
 
@@ -54,7 +53,7 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
     try:
         async with (
             open_child(
-                [sys.executable, "-m", "node.trainer_child"],
+                trainer_argv(config, data_dir / "ranks"),
                 name="trainer",
                 log_path=data_dir / "trainer.log",
                 env=thread_environment(config.trainer.threads) | {"HF_HUB_OFFLINE": "1"},

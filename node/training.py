@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,15 @@ class Training:
                 shutil.rmtree(path, ignore_errors=True)
 
 
+def trainer_argv(config: RunConfig, folder: Path) -> list[str]:
+    """What to start as the training process; several ranks meet in `folder`, which is theirs."""
+    if config.trainer.ranks == 1:
+        return [sys.executable, "-m", "node.trainer_child"]
+    return [sys.executable, "-m", "node.trainer_ranks", str(config.trainer.ranks), str(folder.absolute())]
+
+
 def recipe_of(config: RunConfig) -> dict[str, float]:
-    """The fields of `rl.trainer.Recipe`."""
+    """The fields of `rl.recipe.Recipe`."""
     rl = config.rl
     return {
         "learning_rate": rl.learning_rate,
@@ -91,4 +99,6 @@ def recipe_of(config: RunConfig) -> dict[str, float]:
         "grad_norm_clip": rl.grad_norm_clip,
         "temperature": rl.temperature,
         "micro_batch_tokens": config.trainer.micro_batch_tokens,
+        "recompute_activations": config.trainer.recompute_activations,
+        "compile": config.trainer.compile,
     }

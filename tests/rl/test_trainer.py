@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
 from rl.batch import TRAINED_ON, TrainingGroup, read_trained_on
-from rl.trainer import PolicyTrainer, Recipe, TrainingFault
+from rl.recipe import Recipe
+from rl.trainer import PolicyTrainer, TrainingFault
 from tests.rl.tiny_llama import make_llama, plain_forward, plain_logprobs, write_llama
 
 RECIPE = Recipe(
@@ -99,6 +100,10 @@ def test_splitting_into_micro_batches_changes_nothing(folder: Path, micro_batch_
         torch.testing.assert_close(gradients(split)[name], gradient, rtol=0, atol=1e-6)
     assert second.loss == pytest.approx(first.loss, abs=1e-6)
     assert second.kl_behaviour == pytest.approx(first.kl_behaviour, rel=1e-5)
+    assert (first.rows, first.overlong) == (1, 0)
+    assert second.rows == len(split._micro_batches(GROUPS))
+    assert second.packing > first.packing > 0, "the shorter the rows, the fuller"
+    assert second.overlong == (6 if micro_batch_tokens == 1 else 0), "all but the one-token completion of prompt 11"
 
 
 def test_old_logprobs_are_those_of_the_steps_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
