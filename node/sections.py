@@ -77,6 +77,11 @@ class Rl(Section):
     )
     group_size: int = Field(8, ge=2, le=256, description="completions per problem (the report: 16)")
     groups_per_submission: int = Field(4, ge=1, le=1024, description="problems a worker answers in one submission")
+    online_filter: bool = Field(
+        True,
+        description="leave out groups whose rewards are all equal and ask for more until the batch is full; off: they "
+        "take a place in it and teach nothing",
+    )
     learning_rate: float = Field(1.5e-5, gt=0, le=1e-2, description="AdamW's rate after warm-up (the report: 3e-7)")
     warmup_steps: int = Field(
         0, ge=0, le=10_000, description="steps over which the rate grows linearly from 0 (the report: 25)"
@@ -263,7 +268,7 @@ class Trainer(Section):
         256,
         ge=64,
         le=2**20,
-        description="packed tokens forwarded at once; attention grows with the square, so a CPU wants few, a GPU many",
+        description="packed tokens forwarded at once: memory grows with them; a longer sample goes alone, uncut",
     )
     ranks: int = Field(
         1,

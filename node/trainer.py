@@ -17,13 +17,14 @@ import trio
 from dht.records import RunStateRecord
 from ledger.client import Ledger
 from ledger.errors import Reverted
-from node.batches import Batches, Gathering
+from node.batches import Batches, Gathering, bounds_of
 from node.chain import on_chain
 from node.child import ChildDied, ChildError, ChildTimeout, open_child
 from node.dhtd_link import NetworkDown
 from node.errors import UserError
 from node.lease import Lease
 from node.metrics import MetricsLog
+from node.model import vocabulary_of
 from node.network import Network
 from node.overseer import Overseer
 from node.place import Place
@@ -45,8 +46,13 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
     config, ledger, network, data_dir = place.config, place.ledger, place.network, place.data_dir
     pool_id, steps = place.pool_id, config.rl.steps
     newest = await on_chain(ledger.latest_checkpoint, pool_id)
-    batches = Batches(first_step=newest.version if newest else 0, wanted=config.rl.groups_per_step)
-    gathering = Gathering(config, ledger, network, batches)
+    batches = Batches(
+        first_step=newest.version if newest else 0,
+        wanted=config.rl.groups_per_step,
+        bounds=bounds_of(config, vocabulary_of(base)),
+        online_filter=config.rl.online_filter,
+    )
+    gathering = Gathering(config, ledger, network, batches, place.metrics)
     policies = Policies(ledger, network, place.metrics, pool_id=pool_id, serve=True)
     lease = Lease(ledger, pool_id=pool_id, address=place.address)
     states = States(network, data_dir / "states", me=place.address)
@@ -226,7 +232,10 @@ def _log_step(
         policy_version=batch.step + 1,
         reward=sum(batch.rewards) / len(batch.rewards),
         rollouts=len(batch.rewards),
-        advantage_share=len(batch.groups) / batch.seen_groups,
+        advantage_share=1 - batch.no_signal / batch.seen_groups,
+        no_signal=batch.no_signal,
+        dropped=dict(batch.dropped),
+        eos_only=batch.eos_only,
         length_mean=sum(batch.lengths) / len(batch.lengths),
         length_max=max(batch.lengths),
         oldest_policy=min(batch.versions),
