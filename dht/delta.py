@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,8 @@ def apply_delta(path: Path, *, base: Version, content: bytes, manifest: Manifest
                 for piece in _pieces(source, entry, way, base.folder / entry.name):
                     digest.update(piece)
                     out.write(piece)
+                out.flush()
+                os.fsync(out.fileno())
                 if out.tell() != entry.size_bytes or digest.digest() != entry.sha256:
                     raise DeltaInvalid(f"what it makes of {entry.name} is not what the manifest names")
         if source.read(1):
