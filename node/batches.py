@@ -1,13 +1,16 @@
 """Accepted submissions become the batches of steps, in the ledger's order and in no other.
 
 Two trainers that read the same ledger and the same files fill the same batches: that is what lets one of them finish
-what the other began. It believes outcomes on the ledger and nothing else, and reads no file that was not accepted.
+what the other began. It believes outcomes on the ledger and nothing else, and reads no file that was not accepted. What
+an accepted file holds is looked at once more (`rl.vetting`); no fault of one stops the others, and each is counted.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import trio
@@ -20,9 +23,12 @@ from node.chain import follow_events, on_chain
 from node.config import RunConfig
 from node.dhtd_link import NetworkDown
 from node.handover import relay_urls
+from node.metrics import MetricsLog
 from node.network import Network
 from rl.batch import StepBatch
 from rl.rollouts import Rollout, RolloutFileInvalid, read_rollouts
+from rl.signal import Signal
+from rl.vetting import ANYTHING, FAULTS, Bounds
 
 log = logging.getLogger(__name__)
 FETCH_TIMEOUT_S = 120.0
@@ -40,11 +46,22 @@ def accepted_by(event: Event) -> bytes | None:
     return None
 
 
+def bounds_of(config: RunConfig, vocabulary: int) -> Bounds:
+    """What the run's settings allow a group; `vocabulary` is the model's."""
+    return Bounds(
+        asynchrony=config.rl.asynchrony,
+        group_size=config.rl.group_size,
+        vocabulary=vocabulary,
+        max_tokens=config.model.max_model_len,
+        max_new_tokens=config.task.max_new_tokens,
+    )
+
+
 class Batches:
     """The batches of the steps that are still to be trained, filled from accepted submissions."""
 
-    def __init__(self, *, first_step: int, wanted: int) -> None:
-        self._wanted = wanted
+    def __init__(self, *, first_step: int, wanted: int, bounds: Bounds = ANYTHING, online_filter: bool = True) -> None:
+        self._wanted, self._bounds, self._online_filter = wanted, bounds, online_filter
         self._steps: dict[int, StepBatch] = {}
         self._accepted: dict[int, dict[bytes, None]] = {}
         self._changed = trio.Event()
@@ -64,7 +81,7 @@ class Batches:
 
     def empty(self, number: int) -> StepBatch:
         """A batch of its own for a step, to be filled again."""
-        return StepBatch(step=number, wanted=self._wanted)
+        return StepBatch(step=number, wanted=self._wanted, bounds=self._bounds, online_filter=self._online_filter)
 
     def advance(self) -> None:
         """Look again which step is the open one, and wake who waits."""
@@ -95,8 +112,11 @@ class Batches:
 class Gathering:
     """Follows the ledger and fetches what `Batches` need."""
 
-    def __init__(self, config: RunConfig, ledger: Ledger, network: Network, batches: Batches) -> None:
+    def __init__(
+        self, config: RunConfig, ledger: Ledger, network: Network, batches: Batches, metrics: MetricsLog
+    ) -> None:
         self._config, self._ledger, self._network, self._batches = config, ledger, network, batches
+        self._metrics, self._signal = metrics, Signal()
 
     async def run(self) -> None:
         """Every accepted submission into its step's batch, from the ledger's beginning, for ever."""
@@ -114,12 +134,31 @@ class Gathering:
             if submission.step < batches.open_step:
                 continue
             rollouts = await self._read(submission)
-            if rollouts is None or submission.step < batches.open_step:
+            if submission.step < batches.open_step:
                 continue
-            batch = batches.step(submission.step)
-            batch.add(submission_id, rollouts)
-            log.info("step %d has %d of %d groups", batch.step, len(batch.groups), batch.wanted)
+            self._take(submission, rollouts)
             batches.advance()
+
+    def _take(self, submission: Submission, rollouts: tuple[Rollout, ...] | str) -> None:
+        """One more submission of a step that is short of groups, or the fault for which it has no rollouts."""
+        batch = self._batches.step(submission.step)
+        if isinstance(rollouts, str):
+            batch.refuse(submission.submission_id, rollouts)
+            found, dropped = [], Counter([rollouts])
+        else:
+            vetted = batch.add(submission.submission_id, rollouts, counter=submission.counter)
+            found, dropped = [[row.reward for row in members] for members in vetted.groups], vetted.dropped
+        log.info("step %d has %d of %d groups", batch.step, len(batch.groups), batch.wanted)
+        if dropped:
+            told = ", ".join(f"{count} {fault} ({FAULTS[fault]})" for fault, count in sorted(dropped.items()))
+            log.error("accepted work of %s for step %d is left out: %s", submission.node, submission.step, told)
+            self._metrics.write(
+                "dropped", step=submission.step, node=submission.node, counter=submission.counter, faults=dict(dropped)
+            )
+        hint = self._signal.see(found, dropped)
+        if hint is not None:
+            log.warning("step %d does not fill: %s", batch.step, hint.text)
+            self._metrics.write("no-signal", step=batch.step, **asdict(hint))
 
     async def again(self, step: int, submissions: Sequence[bytes] | None) -> StepBatch | None:
         """The batch of a step that was trained before: of these submissions, or of the first that the ledger accepted.
@@ -132,14 +171,16 @@ class Gathering:
             if submission is None or submission.step != step:
                 return None
             rollouts = await self._read(submission)
-            if rollouts is None and submissions is not None:
+            if not isinstance(rollouts, str):
+                batch.add(submission_id, rollouts, counter=submission.counter)
+            elif submissions is not None:
                 return None
-            batch.add(submission_id, rollouts or ())
             if batch.full:
                 return batch
         return None
 
-    async def _read(self, submission: Submission) -> tuple[Rollout, ...] | None:
+    async def _read(self, submission: Submission) -> tuple[Rollout, ...] | str:
+        """The file's rollouts, or the fault for which there are none."""
         rows = self._config.rl.groups_per_submission * self._config.rl.group_size
         try:
             path = await self._network.content.fetch_blob(
@@ -151,4 +192,4 @@ class Gathering:
             return await trio.to_thread.run_sync(lambda: read_rollouts(path, max_rows=rows))
         except (ContentUnavailable, NetworkDown, RolloutFileInvalid) as fault:
             log.error("an accepted submission of step %d cannot be used: %s", submission.step, fault)
-            return None
+            return "unreadable" if isinstance(fault, RolloutFileInvalid) else "not-served"

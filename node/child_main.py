@@ -81,12 +81,17 @@ async def serve_asyncio(handlers: Mapping[str, Callable[..., Awaitable[Any]]], *
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _take_stdio() -> tuple[int, int]:
-    source, sink = os.dup(0), os.dup(1)  # dup gives descriptors that grandchildren do not inherit
+def without_stdio() -> None:
+    """Leave stdin and stdout to another process that was given them too: nothing is read, and prints go to stderr."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     os.dup2(2, 1)
+
+
+def _take_stdio() -> tuple[int, int]:
+    source, sink = os.dup(0), os.dup(1)  # dup gives descriptors that grandchildren do not inherit
+    without_stdio()
     return source, sink
 
 

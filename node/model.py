@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from node.errors import UserError
+from rl import flat_json
 
 PACKAGED = "SmolLM2-135M-Instruct"
 NEEDED = ("config.json", "tokenizer.json", "tokenizer_config.json")
@@ -31,6 +32,20 @@ def base_model(path: str) -> Path:
             fix="give model.path a Hugging Face folder with safetensors weights and a tokenizer, or leave it empty",
         )
     return folder
+
+
+def vocabulary_of(folder: Path) -> int:
+    """How many token ids the model in an HF folder has. Raises UserError."""
+    try:
+        config = flat_json.loads((folder / "config.json").read_bytes())
+        size = (config.get("text_config") or config)["vocab_size"]
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as fault:
+        size = fault
+    if type(size) is not int or size < 1:
+        raise UserError(
+            f"{folder / 'config.json'} names no vocab_size", fix="give model.path the folder of a language model"
+        )
+    return size
 
 
 def default_cache() -> Path:

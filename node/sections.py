@@ -98,6 +98,11 @@ class Rl(Section):
     )
     group_size: int = Field(8, ge=2, le=256, description="completions per problem (the report: 16)")
     groups_per_submission: int = Field(4, ge=1, le=1024, description="problems a worker answers in one submission")
+    online_filter: bool = Field(
+        True,
+        description="leave out groups whose rewards are all equal and ask for more until the batch is full; off: they "
+        "take a place in it and teach nothing",
+    )
     learning_rate: float = Field(1.5e-5, gt=0, le=1e-2, description="AdamW's rate after warm-up (the report: 3e-7)")
     warmup_steps: int = Field(
         0, ge=0, le=10_000, description="steps over which the rate grows linearly from 0 (the report: 25)"
@@ -113,7 +118,30 @@ class Rl(Section):
         le=100,
         description="upper bound of the ratio when the advantage is negative, δ; must exceed 1 + clip_epsilon",
     )
+    kl_coefficient: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="weight of the KL to the run's base policy, kept in memory as a second model; 0: none "
+        "(the report: 0.001)",
+    )
     entropy_coefficient: float = Field(1e-4, ge=0, le=1, description="weight of the entropy bonus")
+    normalisation: Literal["token", "sequence", "constant"] = Field(
+        "token",
+        description="what counts the same: every token, every completion (GRPO), or every token by a divisor that does "
+        "not depend on lengths (Dr. GRPO; with advantage_std = false)",
+    )
+    advantage_std: bool = Field(
+        True, description="divide a group's advantages by their standard deviation (GRPO); off in Dr. GRPO"
+    )
+    importance: Literal["recomputed", "behaviour"] = Field(
+        "recomputed",
+        description="recomputed: ratios to the trainer's own policy at the start of the step; behaviour: weighed by "
+        "that policy's ratio to the worker's too, from the log-probabilities that the worker reported",
+    )
+    importance_cap: float = Field(
+        2.0, ge=1, le=100, description="where that ratio to the worker's policy is cut off (importance = behaviour)"
+    )
     grad_norm_clip: float = Field(
         1.0,
         gt=0,
@@ -140,6 +168,9 @@ class Rl(Section):
         description="every token is forced by the submission's public seed and the policy, so that nobody can choose",
     )
     steps: int = Field(20, ge=1, le=1_000_000, description="rollout steps after which the run ends")
+    stop_on_collapse: bool = Field(
+        False, description="end the trainer when its run begins to collapse; the policy before stays the newest"
+    )
 
     @model_validator(mode="after")
     def _delta_exceeds_ratio_band(self) -> Rl:
@@ -161,6 +192,9 @@ class Network(Section):
     )
     keep_versions: int = Field(
         5, ge=1, le=100, description="policy versions kept on disk and served (the report's relays keep 5)"
+    )
+    deltas: bool = Field(
+        True, description="fetch a policy as what has changed since one that is here, and let the trainer make that"
     )
     request_timeout_s: float = Field(30.0, gt=0, le=3600, description="longest wait for a peer's reply")
     heartbeat_s: float = Field(
@@ -284,7 +318,23 @@ class Trainer(Section):
         256,
         ge=64,
         le=2**20,
-        description="packed tokens forwarded at once; attention grows with the square, so a CPU wants few, a GPU many",
+        description="packed tokens forwarded at once: memory grows with them; a longer sample goes alone, uncut",
+    )
+    ranks: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="processes of this machine that share the training, one a GPU where there are any; "
+        "each holds a part of weights, gradients and moments, and takes `threads` CPU threads",
+    )
+    recompute_activations: bool = Field(
+        False,
+        description="keep only each layer's input and compute the rest again for the gradient: less memory, "
+        "about a third more arithmetic",
+    )
+    compile: bool = Field(
+        False,
+        description="compile the model's layers (needs a C++ compiler or a GPU); the report's runs collapsed with it",
     )
     validators: tuple[Address, ...] = Field(
         (), max_length=256, description="addresses that the trainer invites as validators; no others are"

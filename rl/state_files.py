@@ -12,10 +12,11 @@ from pathlib import Path
 from rl import flat_json
 
 TENSORS, FACTS = "state.safetensors", "state.json"
-FORMAT = 1
+FORMAT = 2
+"""1 held a random state, which now follows from `updates`."""
 MAX_FACTS_BYTES = 4096
 SLACK_BYTES = 2**20
-"""Of a state, beyond its large tensors: header, step counts, random state."""
+"""Of a state, beyond its large tensors: header and step counts."""
 
 
 class StateInvalid(Exception):

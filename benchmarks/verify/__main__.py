@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from benchmarks.page import fill
 from benchmarks.verify.collect import ROOT, StudyFailed, collect, environment
 
 ROUNDS = {False: 5, True: 1}
@@ -42,7 +43,7 @@ def main(quick: bool, target: Path | None, out: Path | None, docs: bool, no_cost
         raise click.ClickException(f"{fault}. What was made is kept: start again to go on.") from fault
 
     from benchmarks.verify.plots import draw
-    from benchmarks.verify.report import fill, summary, tables
+    from benchmarks.verify.report import summary, tables
     from benchmarks.verify.study import study
 
     say("judging")
@@ -52,7 +53,7 @@ def main(quick: bool, target: Path | None, out: Path | None, docs: bool, no_cost
     draw(found, ROOT / "docs" if docs else folder)
     if docs:
         page = ROOT / "docs" / "verification.md"
-        page.write_text(fill(page.read_text(), made))
+        page.write_text(fill(page.read_text(), made, "scripts/bench_verify"))
     text = "\n\n".join(f"{name}:\n\n{table}" for name, table in made.items())
     (folder / "tables.md").write_text(text + "\n")
     for path in {folder / "figures.json", target or folder / "figures.json"}:

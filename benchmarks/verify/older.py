@@ -26,8 +26,9 @@ from node.model import base_model
 from rl.batch import TrainingGroup
 from rl.engine import read_weights
 from rl.hardware import choose_compute_type, read_cpu_flags
+from rl.recipe import Recipe
 from rl.rollouts import read_rollouts
-from rl.trainer import PolicyTrainer, Recipe
+from rl.trainer import PolicyTrainer
 
 SOURCE = "honest vllm bfloat16, 1 thread, batch 64"
 GROUPS = 4

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from benchmarks.page import markdown
 from benchmarks.verify.judging import CHECKS, UNSEEDED
 from benchmarks.verify.study import Cheat, HonestKind, Study
 from verify.audit import share_needed
@@ -67,19 +68,6 @@ def tables(study: Study, costs: Mapping[str, Any]) -> dict[str, str]:
     return {name: table for name, table in found.items() if table.count("\n") > 1}
 
 
-def fill(page: str, found: Mapping[str, str]) -> str:
-    """The page with each table between its marks. Raises ValueError if it lacks one's marks."""
-    for name, table in found.items():
-        start, end = f"<!-- {name}: written by scripts/bench_verify -->\n", f"<!-- /{name} -->"
-        before, mark, rest = page.partition(start)
-        if not mark or end not in rest:
-            raise ValueError(
-                f"the page has no place for the table {name!r}: put {start.strip()} and {end.strip()} in it"
-            )
-        page = before + mark + "\n" + table + "\n\n" + end + rest.partition(end)[2]
-    return page
-
-
 def _title(kind: HonestKind) -> str:
     return f"{kind.setting}: {kind.decode} → {kind.prefill}"
 
@@ -97,7 +85,7 @@ def _honest(kinds: Sequence[HonestKind]) -> str:
         ]
         for kind in kinds
     ]  # fmt: skip
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def _chances(kinds: Sequence[HonestKind]) -> str:
@@ -110,7 +98,7 @@ def _chances(kinds: Sequence[HonestKind]) -> str:
             for one in several
         ]
         rows.append([name, *cells])
-    return _table(["bound", *(_title(kind) for kind in kinds)], rows)
+    return markdown(["bound", *(_title(kind) for kind in kinds)], rows)
 
 
 def _cheats(cheats: Sequence[Cheat]) -> str:
@@ -125,39 +113,34 @@ def _cheats(cheats: Sequence[Cheat]) -> str:
         ]
         for cheat in cheats
     ]
-    return _table(head, rows)
+    return markdown(head, rows)
 
 
 def _areas(cheats: Sequence[Cheat]) -> str:
     rows = [
         [cheat.name, *(f"{cheat.area_of_one[name]:.3f} / {cheat.area[name]:.3f}" for name in AREAS)] for cheat in cheats
     ]
-    return _table(["cheat", *(SHORT[name] for name in AREAS)], rows)
+    return markdown(["cheat", *(SHORT[name] for name in AREAS)], rows)
 
 
 def _costs(costs: Mapping[str, Any]) -> str:
     rates = costs["tokens_a_second"]
     rows = [[name, f"{spent:.2f}", f"{rates[name]:.0f}"] for name, spent in costs["cpu_ms_a_token"].items()]
-    return _table(["", "CPU-ms a token", "tokens/s by the clock"], rows)
+    return markdown(["", "CPU-ms a token", "tokens/s by the clock"], rows)
 
 
 def _ratios(costs: Mapping[str, Any]) -> str:
     kinds = ("verify_vs_generate", "verify_vs_generate_by_clock", "verify_by_vllm_vs_generate")
     rows = [[rows, *(f"{costs[kind][rows]:.1f}" for kind in kinds)] for rows in costs[kinds[0]]]
-    return _table(["completions decoded together", "CPU time", "by the clock", "CPU time, prefill by vLLM"], rows)
+    return markdown(["completions decoded together", "CPU time", "by the clock", "CPU time, prefill by vLLM"], rows)
 
 
 def _unseeded(cheats: Sequence[Cheat]) -> str:
     rows = [
         [cheat.name, _share(cheat.caught), *(_share(cheat.by_check[name]) for name in UNSEEDED)] for cheat in cheats
     ]
-    return _table(["cheat", "caught", *(f"`{name}`" for name in UNSEEDED)], rows)
+    return markdown(["cheat", "caught", *(f"`{name}`" for name in UNSEEDED)], rows)
 
 
 def _share(share: float) -> str:
     return f"{100 * share:.1f} %" if 0.0 < share < 1.0 else f"{100 * share:.0f} %"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,38 +1,8 @@
-"""Tables go where the page has marks for them, and nowhere else."""
+"""The study's figures that need no measurement."""
 
 from __future__ import annotations
 
-import pytest
-
-from benchmarks.verify.report import audit_table, fill
-
-PAGE = """before
-<!-- one: written by scripts/bench_verify -->
-old
-<!-- /one -->
-between
-<!-- two: written by scripts/bench_verify -->
-<!-- /two -->
-after
-"""
-
-
-def test_tables_replace_what_stood_between_their_marks() -> None:
-    filled = fill(PAGE, {"one": "| new |", "two": "| other |"})
-    assert "old" not in filled
-    assert [line for line in filled.splitlines() if line and not line.startswith("<!--")] == [
-        "before",
-        "| new |",
-        "between",
-        "| other |",
-        "after",
-    ]
-    assert fill(filled, {"one": "| new |", "two": "| other |"}) == filled
-
-
-def test_a_page_without_a_place_for_a_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="no place for the table 'three'"):
-        fill(PAGE, {"three": "| x |"})
+from benchmarks.verify.report import audit_table
 
 
 def test_the_audit_table_is_exact() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +17,12 @@ from dht.plan import ContentUnavailable
 from ledger.events import CaseClosed, Event, OutcomeReached
 from ledger.types import CaseState, Kind, Outcome
 from node import batches as module
-from node.batches import Batches, Gathering, accepted_by
+from node.batches import Batches, Gathering, accepted_by, bounds_of
 from node.config import RunConfig, parse_config
 from rl.batch import StepBatch
-from rl.rollouts import Rollout, write_rollouts
+from rl.rollouts import Rollout, read_rollouts, write_rollouts
+from rl.signal import PATIENCE
+from rl.vetting import ANYTHING, Bounds
 
 
 def fill(batches: Batches, step: int, name: str, *, useful: bool = True) -> None:
@@ -130,7 +133,9 @@ class Past:
         for step in range(3):
             for counter in range(6):
                 submission_id = bytes([step, counter]) * 16
-                self.submissions[submission_id] = SimpleNamespace(step=step, file_hash=submission_id)
+                self.submissions[submission_id] = SimpleNamespace(
+                    submission_id=submission_id, step=step, counter=counter, node="0xab", file_hash=submission_id
+                )
                 path = self.files[submission_id] = folder / f"{step}-{counter}"
                 write_rollouts(path, tuple(self._rows(rng, step, counter)))
                 self.history.append(outcome(submission_id))
@@ -144,8 +149,8 @@ class Past:
         return [
             Rollout(
                 step=step, policy_version=0, counter=counter, group=group, sample=sample, problem_id=f"{group}",
-                prompt_ids=(1,), completion_ids=(2, 0), text="", logprobs=(-1.0, -1.0), finish_reason="eos",
-                reward=rewards[group][sample], proofs=(b"p",),
+                prompt_ids=(1, step, counter), completion_ids=(2, 0), text="", logprobs=(-1.0, -1.0),
+                finish_reason="eos", reward=rewards[group][sample], proofs=(b"p",),
             )
             for group in range(2) for sample in range(2)
         ]  # fmt: skip
@@ -165,20 +170,37 @@ class Past:
         return self.files[file_hash]
 
 
-async def gathered(past: Past, monkeypatch: pytest.MonkeyPatch, *, first_step: int = 0) -> tuple[Batches, Gathering]:
-    """Batches after the whole history was read."""
+class Lines(list[dict[str, Any]]):
+    """Metrics as they were written."""
+
+    def write(self, kind: str, **values: Any) -> None:
+        self.append({"kind": kind, **values})
+
+
+async def gathered(
+    past: Past,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    first_step: int = 0,
+    metrics: Lines | None = None,
+    bounds: Bounds = ANYTHING,
+    between: Callable[[Batches], None] = lambda _: None,
+) -> tuple[Batches, Gathering]:
+    """Batches after the whole history was read; `between` is what a trainer does after each event."""
 
     async def events(*_: object) -> AsyncIterator[Event]:
         for event in past.history:
             yield event
+            between(batches)
 
     async def no_relays(*_: object) -> list[str]:
         return []
 
     monkeypatch.setattr(module, "follow_events", events)
     monkeypatch.setattr(module, "relay_urls", no_relays)
-    batches = Batches(first_step=first_step, wanted=CONFIG.rl.groups_per_step)
-    gathering = Gathering(CONFIG, past, past, batches)  # type: ignore[arg-type]
+    batches = Batches(first_step=first_step, wanted=CONFIG.rl.groups_per_step, bounds=bounds)
+    lines = Lines() if metrics is None else metrics
+    gathering = Gathering(CONFIG, past, past, batches, lines)  # type: ignore[arg-type]
     await gathering.run()
     return batches, gathering
 
@@ -216,3 +238,118 @@ async def test_a_file_that_this_trainer_cannot_get_is_missed_only_where_it_was_u
     past.lost = {used[0]}
     assert await gathering.again(step, used) is None, "not another batch instead"
     assert await gathering.again(step + 1, used) is None, "nor for another step"
+
+
+Trained = dict[int, tuple[tuple[bytes, ...], tuple[Any, ...]]]
+"""Step → the submissions and groups it was trained on."""
+
+
+async def train_through(
+    past: Past, monkeypatch: pytest.MonkeyPatch, *, announced: int, stop_after: int | None, lost_step: bool = False
+) -> Trained:
+    """One trainer's life, from policy `announced` on: each step in turn as soon as it is full, till it dies.
+
+    It dies after so many events (None: it reads them all); `lost_step`: the last it trained was not announced any more.
+    """
+    trained: Trained = {}
+    events = 0
+
+    class Died(Exception):
+        pass
+
+    def between(batches: Batches) -> None:
+        nonlocal events, announced
+        while batches.step(announced).full:
+            batch = batches.step(announced)
+            assert announced not in trained
+            trained[announced] = (batch.used(), batch.batch())
+            announced += 1
+            batches.trained(announced)
+        events += 1
+        if events == stop_after:
+            raise Died
+
+    try:
+        await gathered(past, monkeypatch, first_step=announced, between=between)
+    except Died:
+        if lost_step and trained:
+            del trained[max(trained)]
+    return trained
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_every_accepted_group_is_trained_once_whenever_the_trainer_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Over the same ledger, lives cut anywhere train what one whole life does: nothing twice, nothing left out."""
+    past, rng = Past(tmp_path, seed), random.Random(seed)
+    past.history = [event for event in past.history for _ in range(rng.choice((1, 1, 2)))]
+    whole = await train_through(past, monkeypatch, announced=0, stop_after=None)
+    done: Trained = {}
+    for _ in range(4):
+        life = await train_through(
+            past, monkeypatch, announced=len(done), stop_after=rng.randint(1, len(past.history)),
+            lost_step=rng.random() < 0.5,
+        )  # fmt: skip
+        assert not life.keys() & done.keys(), f"seed {seed}: a step twice"
+        done |= life
+    done |= await train_through(past, monkeypatch, announced=len(done), stop_after=None)
+    assert done == whole, f"seed {seed}"
+    assert whole, f"seed {seed}: nothing was trained"
+    used = [(group.prompt_ids, group.problem_id) for _, groups in done.values() for group in groups]
+    assert len(used) == len(set(used)), f"seed {seed}: a group twice"
+
+
+def spoil(past: Past, name: bytes, **changes: Any) -> None:
+    """Every row of a file changed; the ledger goes on naming it by what it was."""
+    path = past.files[name]
+    write_rollouts(path, tuple(replace(row, **changes) for row in read_rollouts(path, max_rows=4)))
+
+
+@pytest.mark.parametrize("online_filter", [True, False])
+def test_the_filter_is_a_setting_of_every_step(online_filter: bool) -> None:
+    batches = Batches(first_step=0, wanted=1, online_filter=online_filter)
+    fill(batches, 0, "a", useful=False)
+    assert batches.open_step == (0 if online_filter else 1)
+    assert batches.empty(5).online_filter is online_filter
+
+
+async def test_no_bad_file_stops_the_others_and_each_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    past, metrics = Past(tmp_path, 0), Lines()
+    first, second, third, fourth, fifth, sixth = (bytes([0, counter]) * 16 for counter in range(6))
+    past.history = [outcome(name) for name in (first, second, third, fourth, fifth, sixth)]
+    spoil(past, first, step=1)  # of another step, or of an earlier run that had got so far
+    past.files[second].write_bytes(b"PAR1 no more")
+    past.lost = {third}
+    spoil(past, fourth, reward=float("nan"))
+    spoil(past, fifth, completion_ids=(40, 0))
+    bounds = bounds_of(CONFIG, 32)
+    assert (bounds.group_size, bounds.asynchrony, bounds.max_tokens) == (2, 2, CONFIG.model.max_model_len)
+    batches, _ = await gathered(past, monkeypatch, metrics=metrics, bounds=bounds)
+    batch = batches.step(0)
+    assert batch.dropped == {
+        "another-submission": 1, "unreadable": 1, "not-served": 1, "reward": 2, "vocabulary": 2,
+    }  # fmt: skip
+    assert batch.seen_groups == 2, "the last file's"
+    told = [line for line in metrics if line["kind"] == "dropped"]
+    assert [line["counter"] for line in told] == [0, 1, 2, 3, 4]
+    assert told[3] == {"kind": "dropped", "step": 0, "node": "0xab", "counter": 3, "faults": {"reward": 2}}
+    assert "2 reward (a reward that is no finite number" in caplog.text
+
+
+async def test_a_run_without_signal_says_so_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    past, metrics = Past(tmp_path, 0), Lines()
+    for name in past.files:
+        spoil(past, name, reward=0.0)
+    past.history = [outcome(name) for name in past.files]
+    batches, _ = await gathered(past, monkeypatch, metrics=metrics)
+    assert batches.open_step == 0
+    hints = [line for line in metrics if line["kind"] == "no-signal"]
+    assert [(line["cause"], line["submissions"]) for line in hints] == [
+        ("too-hard", PATIENCE), ("too-hard", 2 * PATIENCE),
+    ]  # fmt: skip
+    assert "no answer earned anything" in caplog.text

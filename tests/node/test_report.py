@@ -21,6 +21,7 @@ FIGURES = {
     "reward_first", "reward_last", "steps", "minutes", "peak_memory_gb", "cheats_ejected", "honest_rejected",
     "submissions", "tokens_per_s", "validators", "dissents", "unjudged", "verdict_p50_s", "verdict_max_s",
 }  # fmt: skip
+FILES = ["report.html", "report.json", "reward.png", "timeline.png"]
 REWARDS = [0.1, 0.2, 0.5, 0.7, 0.8, 0.9]
 EVIL = "<script>alert('&')</script>"
 DETAIL = f"mean exponent mismatches: 4.7, more than 3.6 (64 blocks) {EVIL}"
@@ -97,7 +98,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_figures_of_a_run(run: Path) -> None:
     document = json.loads((run / "report.json").read_text())
-    assert set(document) == FIGURES | {"rewards", "settings", "nodes"}
+    assert set(document) == FIGURES | {"rewards", "warnings", "waits", "settings", "nodes"}
     assert document["reward_first"] == pytest.approx(0.15)
     assert document["reward_last"] == pytest.approx(0.8)
     assert (document["steps"], document["minutes"], document["peak_memory_gb"]) == (6, 2.0, 5.68)
@@ -119,6 +120,31 @@ def test_what_changed_nothing_is_told_apart_from_what_did(run: Path) -> None:
     assert "2 of 3 verdicts were against the outcome and changed nothing." in text
 
 
+def test_warnings_and_waits_are_in_table_line_and_report(tmp_path: Path) -> None:
+    seen = observe(6)
+    told = f"entropy rose from 0.5 to 1.2 since step 3; lower rl.learning_rate {EVIL}"
+    seen.see_metric("trainer", {"kind": "warning", "sign": "entropy", "step": 4, "began": 3, "told": told})
+    stuck = {"kind": "stuck", "stage": "no submissions", "step": 5, "told": "step 5 is stuck for 90 s: no submissions"}
+    seen.see_metric("trainer", stuck)
+    span = {"kind": "span", "activity": "publishing", "step": 4, "seconds": 2.0, "unix_s": 1000.0}
+    seen.see_metric("trainer", span)
+    waiting = {"kind": "span", "activity": "waiting for a policy", "step": None, "seconds": 1.5, "unix_s": 999.5}
+    seen.see_metric("worker-1", waiting)
+    assert "step 5: step 5 is stuck for 90 s" in shown(seen, 200)
+    assert "stuck: no submissions | 2 warnings, the last: step 5 is stuck" in live_table.plain_line(seen, 1.0)
+    seen.see_metric("trainer", {"kind": "unstuck", "stage": "no submissions", "step": 5, "quiet_s": 95.0})
+    assert "is stuck" not in shown(seen, 200)
+    assert "entropy rose from 0.5 to 1.2" in shown(seen, 200)
+    assert "stuck: no" not in live_table.plain_line(seen, 1.0)
+    document = written(seen, tmp_path)
+    assert [warning["told"] for warning in document["warnings"]] == [told, stuck["told"]]
+    assert [(w["step"], w["workers_s"]) for w in document["waits"]] == [(4, 1.5)]
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>entropy</td><td>entropy rose from 0.5" in page
+    assert "<script>" not in page
+    assert told in report.summary_text(seen, tmp_path)
+
+
 def test_a_stake_that_is_locked_is_said_to_be() -> None:
     seen = observe(2)
     worker = seen.nodes["worker-1"]
@@ -133,10 +159,10 @@ def test_an_honest_node_rejected_is_counted() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_a_run_of_any_length_has_three_whole_files(tmp_path: Path, steps: int) -> None:
+def test_a_run_of_any_length_has_four_whole_files(tmp_path: Path, steps: int) -> None:
     document = written(observe(steps), tmp_path)
     assert (document["reward_first"] is None) == (steps == 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "reward.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     assert (tmp_path / "reward.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -152,7 +178,7 @@ def test_writing_again_replaces_and_a_failure_leaves_nothing_half(tmp_path: Path
     (tmp_path / "report.html").mkdir()
     with pytest.raises(IsADirectoryError):
         written(observe(1), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "reward.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     assert json.loads((tmp_path / "report.json").read_text())["steps"] == 1
 
 
@@ -180,7 +206,7 @@ def test_the_page_stands_alone_and_lets_no_foreign_tag_through(run: Path) -> Non
     assert page.open == []
     assert not any(tag == "script" for tag, _ in page.seen)
     sources = [value for _, attributes in page.seen for name, value in attributes.items() if name in ("src", "href")]
-    assert [source[:22] for source in sources] == ["data:image/png;base64,"]
+    assert [source[:22] for source in sources] == ["data:image/png;base64,"] * 2
     assert "&lt;script&gt;" in text
 
 

@@ -15,9 +15,9 @@ from rl.rollouts import Rollout
 
 def rollout(problem: str, reward: float, *, sample: int = 0, version: int = 3) -> Rollout:
     return Rollout(
-        step=4, policy_version=version, counter=0, group=0, sample=sample, problem_id=problem, prompt_ids=(1, 2),
-        completion_ids=(5, 6 + sample, 0), text="", logprobs=(-1.0, -0.5, -0.1 * sample), finish_reason="eos",
-        reward=reward, proofs=(b"p",),
+        step=4, policy_version=version, counter=0, group=ord(problem[0]), sample=sample, problem_id=problem,
+        prompt_ids=(1, 2), completion_ids=(5, 6 + sample, 0), text="", logprobs=(-1.0, -0.5, -0.1 * sample),
+        finish_reason="eos", reward=reward, proofs=(b"p",),
     )  # fmt: skip
 
 
@@ -63,22 +63,24 @@ def test_a_submission_counts_once() -> None:
     assert (len(batch.groups), batch.full) == (2, True), "another worker's group of that problem is another group"
 
 
-def contents(batch: StepBatch) -> dict[str, list[tuple[object, ...]]]:
-    return {
-        group.problem_id: sorted(zip(group.completions, group.rewards, group.behaviour_logprobs, strict=True))
-        for group in batch.batch()
-    }
-
-
 def test_groups_are_formed_by_problem_whatever_the_order_of_rows() -> None:
     rows = [*group("a", 1, 0, 0), *group("b", 0, 1, 1), *group("c", 0, 0, 1)]
     ordered = StepBatch(step=4, wanted=3)
     ordered.add(b"s", rows)
-    expected = contents(ordered)
+    assert [g.rewards for g in ordered.batch()] == [(1, 0, 0), (0, 1, 1), (0, 0, 1)]
     for seed in range(20):
         shuffled = StepBatch(step=4, wanted=3)
         shuffled.add(b"s", random.Random(seed).sample(rows, len(rows)))
-        assert contents(shuffled) == expected
+        assert shuffled.batch() == ordered.batch(), "to the last number"
+
+
+def test_two_workers_with_the_same_problem_are_two_groups_whatever_the_order_of_rows() -> None:
+    first, second = [*group("a", 1, 0), *group("b", 1, 0)], [*group("a", 0, 1), *group("b", 0, 0)]
+    for seed in range(10):
+        rng, batch = random.Random(seed), StepBatch(step=4, wanted=3)
+        for name, rows in ((b"one", first), (b"two", second)):
+            batch.add(name, rng.sample(rows, len(rows)))
+        assert [(g.problem_id, g.rewards) for g in batch.batch()] == [("a", (1, 0)), ("b", (1, 0)), ("a", (0, 1))]
 
 
 def test_groups_that_teach_nothing_are_dropped_but_count_in_the_reward() -> None:
@@ -87,6 +89,26 @@ def test_groups_that_teach_nothing_are_dropped_but_count_in_the_reward() -> None
     assert [g.problem_id for g in batch.groups] == ["some"]
     assert (batch.seen_groups, len(batch.rewards), np.mean(batch.rewards)) == (3, 6, 0.5)
     assert batch.lengths == [3] * 6
+    assert batch.full
+    assert batch.no_signal == 2
+    assert not batch.dropped, "to teach nothing is no fault"
+
+
+def test_without_the_filter_groups_that_teach_nothing_take_a_place() -> None:
+    batch = StepBatch(step=4, wanted=2, online_filter=False)
+    batch.add(b"s", [*group("all right", 1, 1), *group("some", 1, 0)])
+    assert [g.problem_id for g in batch.batch()] == ["all right", "some"]
+    assert (batch.no_signal, batch.used()) == (1, (b"s",))
+    assert not group_advantages(np.array(batch.batch()[0].rewards)).any()
+
+
+def test_a_file_that_is_not_to_be_had_is_counted_once_and_may_still_come() -> None:
+    batch = StepBatch(step=4, wanted=1)
+    for _ in range(2):
+        batch.refuse(b"s", "not-served")
+    batch.add(b"s", group("a", 1, 0))
+    batch.refuse(b"s", "not-served")
+    assert batch.dropped == {"not-served": 1}
     assert batch.full
 
 
@@ -101,7 +123,8 @@ def test_a_full_batch_is_exactly_what_was_wanted_the_earliest_first() -> None:
 
 def test_policy_versions_are_remembered() -> None:
     batch = StepBatch(step=4, wanted=2)
-    batch.add(b"s", [rollout("a", 1, version=2), rollout("a", 0, version=4)])
+    for problem, version in (("a", 2), ("b", 4)):
+        batch.add(problem.encode(), [rollout(problem, n, sample=n, version=version) for n in (0, 1)])
     assert batch.versions == {2, 4}
 
 

@@ -1,0 +1,1 @@
+"""How the trainer learns, by experiments that anybody repeats: `scripts/bench_learning`, docs/learning.md."""
