@@ -32,6 +32,8 @@ def solve(
         folder=str(model),
         task="digits",
         system_prompt=None,
+        length_targets=(),
+        length_alpha=0.0,
         max_model_len=longest,
         max_new_tokens=6,
         sampling=SAMPLING,
