@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from rl.arithmetic import cast
 from rl.hardware import ComputeType, choose_compute_type, read_cpu_flags
 from rl.packing import Group, Packed, pack, packed_length, split_by_tokens
 from rl.plain_engine import MORE_THAN_HEAD
@@ -47,7 +48,7 @@ class TransformersPolicy:
         _refuse_unpackable(model)
         _refuse_broken(model)
         self.compute_type: ComputeType = chosen
-        self._model = model.to(device=self.device, dtype=getattr(torch, chosen)).eval()
+        self._model = cast(model.to(device=self.device), chosen).eval()
         self.tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self.hidden_size: int = model.config.hidden_size
         self.vocab_size: int = model.config.vocab_size
