@@ -8,6 +8,7 @@ than a row, logits that are more than head times state) rather than reject hones
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -55,13 +56,26 @@ class TransformersPolicy:
 
     @torch.inference_mode()
     def prefill(
-        self, rollouts: Sequence[Rollout], *, sampling: Sampling, keys: Sequence[bytes] | None
+        self,
+        rollouts: Sequence[Rollout],
+        *,
+        sampling: Sampling,
+        keys: Sequence[bytes] | None,
+        compute_type: ComputeType | None = None,
     ) -> list[Prefilled]:
         """See `verify.policy.Policy`. Token ids must lie inside the vocabulary, completions hold a token or more.
+
+        In another arithmetic than its own it takes the memory of the weights in that one while it runs: they are
+        bfloat16's values in either.
 
         Raises:
             ValueError: the policy computes no finite numbers here, whence nothing follows about the rollouts.
         """
+        if compute_type not in (None, self.compute_type):
+            other = copy.copy(self)
+            other.compute_type = compute_type
+            other._model = cast(copy.deepcopy(self._model), compute_type)
+            return other.prefill(rollouts, sampling=sampling, keys=keys)
         groups = list(_groups(rollouts))
         remaining = None if keys is None else iter(keys)
         results: list[Prefilled] = []
