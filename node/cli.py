@@ -18,6 +18,7 @@ from node.cli_dht import dht
 from node.cli_doctor import doctor
 from node.cli_domain import domain
 from node.cli_drain import drain_command
+from node.cli_eval import eval_command
 from node.cli_options import (
     FILE,
     FOLDER,
@@ -33,6 +34,7 @@ from node.cli_options import (
 )
 from node.cli_pool import pool
 from node.cli_stake import bind, credit, stake
+from node.cli_task import task_group
 from node.cli_unit import unit
 from node.cli_verify import verify
 from node.errors import UserError
@@ -176,9 +178,9 @@ def peers(
     main(config, join=join, as_json=as_json)
 
 
-for group in (pool, chain, dht, domain, stake, credit, unit):
+for group in (pool, chain, dht, domain, stake, credit, unit, task_group):
     cli.add_command(group)
-for command in (*cli_ask.COMMANDS, verify, doctor, drain_command):
+for command in (*cli_ask.COMMANDS, verify, doctor, drain_command, eval_command):
     cli.add_command(command)
 wallet.add_command(bind)
 

@@ -142,7 +142,8 @@ def legal_range(field: FieldInfo) -> str:
     inner = get_args(kind)
     metadata = list(field.metadata)
     if get_origin(kind) is tuple:
-        words, (element, *_) = "list of text", inner
+        element, *_ = inner
+        words = "list of integers" if element is int or get_args(element)[:1] == (int,) else "list of text"
         metadata += getattr(element, "__metadata__", ())
     elif get_origin(kind) is Union and NoneType in inner:
         words = "optional"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ class EngineProcess:
         folder: str,
         task: str,
         system_prompt: str | None,
+        length_targets: Sequence[int],
+        length_alpha: float,
         max_model_len: int,
         max_new_tokens: int,
         sampling: dict[str, Any],
@@ -61,6 +63,7 @@ class EngineProcess:
         """Start the engine on the checkpoint in `folder`. Returns start-up seconds, backend and compute type chosen.
 
         Args:
+            length_targets, length_alpha: of `rl.lengths.LengthReward`; no targets mean that there is none.
             sampling: fields of `rl.seeded.Sampling`.
             seed: of the engine, for calls of `solve` without one.
         """
@@ -69,12 +72,14 @@ class EngineProcess:
         from transformers import AutoTokenizer
 
         from rl.hardware import choose_compute_type, read_cpu_flags
+        from rl.lengths import LengthReward
         from rl.seeded import Sampling
         from rl.tasks import load_task
         from verify.proofs import build_many
 
         chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
         self._task, self._system_prompt = load_task(task), system_prompt
+        self._lengths = LengthReward.of(length_targets, length_alpha)
         self._max_new_tokens, self._sampling = max_new_tokens, Sampling(**sampling)
         self._max_model_len = max_model_len
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -110,12 +115,12 @@ class EngineProcess:
 
         Raises RewardFailed.
         """
-        from rl.draw import draw_problems
+        from rl.dictated import dictated_problems, reward_of
         from rl.prompts import decode_completion, render_prompt
         from rl.rollouts import Rollout, write_rollouts
 
         began = time.monotonic()
-        chosen = [self._task.problem(index) for index in draw_problems(draw_seed, groups, self._task.size)]
+        chosen = dictated_problems(draw_seed, groups, self._task, self._lengths)
         prompts = [render_prompt(self._tokenizer, problem, self._system_prompt) for problem in chosen]
         longest = max(map(len, prompts)) + self._max_new_tokens
         if longest > self._max_model_len:
@@ -145,7 +150,14 @@ class EngineProcess:
                         text=text,
                         logprobs=completion.logprobs,
                         finish_reason=completion.finish_reason,
-                        reward=self._task.reward(problem, text, completion.finish_reason == "eos"),
+                        reward=reward_of(
+                            self._task,
+                            problem,
+                            text,
+                            finished=completion.finish_reason == "eos",
+                            tokens=len(completion.token_ids),
+                            lengths=self._lengths,
+                        ),
                         proofs=completion.proofs,
                     )
                 )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from rl.lengths import ALPHA, MAX_TARGETS
 from rl.tasks import check_name
 
 Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
@@ -61,12 +62,32 @@ class Task(Section):
     system_prompt: str = Field(
         "", max_length=8192, description="system message before each problem; empty: the chat template's own"
     )
+    length_targets: tuple[Annotated[int, Field(ge=1, le=32_768)], ...] = Field(
+        (),
+        max_length=MAX_TARGETS,
+        description="completion lengths to aim at, in tokens: each problem's is drawn by the seed and said in its "
+        "prompt; none: no length reward (the report's short run: 1000, 2000, 3000, 4000)",
+    )
+    length_alpha: float = Field(
+        ALPHA, ge=0, le=1, description="reward lost per token of difference from the target, α (the report: 0.0003)"
+    )
 
     @field_validator("name")
     @classmethod
     def _name_is_known(cls, name: str) -> str:
         check_name(name)
         return name
+
+    @model_validator(mode="after")
+    def _targets_can_be_met(self) -> Task:
+        if len(set(self.length_targets)) != len(self.length_targets):
+            raise ValueError(f"task.length_targets {list(self.length_targets)} names a length twice")
+        if max(self.length_targets, default=0) > self.max_new_tokens:
+            raise ValueError(
+                f"task.length_targets has {max(self.length_targets)}, which task.max_new_tokens {self.max_new_tokens} "
+                "cuts off: raise the one or lower the other"
+            )
+        return self
 
 
 class Rl(Section):

@@ -79,6 +79,8 @@ def verifier_options(config: RunConfig) -> dict[str, Any]:
             "top_p": config.rl.top_p,
             "seeded": config.rl.seeded,
             "system_prompt": config.task.system_prompt or None,
+            "length_targets": config.task.length_targets,
+            "length_alpha": config.task.length_alpha,
             "max_policy_lag": config.rl.asynchrony,
             "max_file_bytes": config.relay.max_submission_bytes,
             "eos_probability": config.validator.eos_probability,

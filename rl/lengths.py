@@ -19,6 +19,8 @@ ALPHA = 0.0003
 TARGETS = (1000, 2000, 3000, 4000)
 """Of the report's run TARGET-SHORT."""
 MAX_TARGETS = 64
+TARGET = "target_length"
+"""Of a problem's metadata: the tokens that its prompt asks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,11 @@ class LengthReward:
             raise ValueError(f"a target length is at least 1 token, not {min(self.targets)}")
         if not 0 <= self.alpha <= 1:
             raise ValueError(f"alpha {self.alpha} is not within 0 to 1")
+
+    @classmethod
+    def of(cls, targets: Sequence[int], alpha: float) -> LengthReward | None:
+        """Of the settings as they are written down; no targets mean that there is no length reward."""
+        return cls(targets=tuple(targets), alpha=alpha) if targets else None
 
     def range(self, max_new_tokens: int) -> tuple[float, float]:
         """Lowest and highest total of a task reward within 0 to 1 and a completion of 1 to `max_new_tokens` tokens."""
@@ -58,9 +65,24 @@ def with_target(problem: Problem, target: int) -> Problem:
     """The problem with the sentence in its prompt that asks for `target` tokens, and the number in its metadata."""
     return replace(
         problem,
-        prompt=f"{problem.prompt}\n\nThink for {target} tokens before giving a response.",
-        metadata=problem.metadata | {"target_length": str(target)},
+        prompt=problem.prompt + _sentence(target),
+        metadata=problem.metadata | {TARGET: str(target)},
     )
+
+
+def without_target(problem: Problem) -> Problem:
+    """The problem as it was before `with_target`. Raises KeyError where it has no target."""
+    rest = {name: value for name, value in problem.metadata.items() if name != TARGET}
+    return replace(problem, prompt=problem.prompt.removesuffix(_sentence(target_of(problem))), metadata=rest)
+
+
+def target_of(problem: Problem) -> int:
+    """The target that `with_target` gave. Raises KeyError where it gave none."""
+    return int(problem.metadata[TARGET])
+
+
+def _sentence(target: int) -> str:
+    return f"\n\nThink for {target} tokens before giving a response."
 
 
 def total_reward(task_reward: float, target: int, tokens: int, alpha: float) -> float:

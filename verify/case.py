@@ -86,7 +86,11 @@ class Case:
     @cached_property
     def prompts(self) -> tuple[tuple[int, ...], ...]:
         """The canonical prompt of each group."""
-        return tuple(render_prompt(self.policy.tokenizer, p, self.rules.system_prompt) for p in self.problems)
+        return tuple(map(self.render, self.problems))
+
+    def render(self, problem: Problem) -> tuple[int, ...]:
+        """A problem's prompt, as this pool's worker renders it."""
+        return render_prompt(self.policy.tokenizer, problem, self.rules.system_prompt)
 
     @cached_property
     def audited(self) -> tuple[Rollout, ...]:

@@ -7,11 +7,13 @@ runs when (`verify.verdict`), nor do they read files or run models; what a model
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from pathlib import Path
 
-from rl.draw import draw_problems, draw_seed
+from rl import dictated
+from rl.draw import draw_seed
+from rl.lengths import target_of, with_target, without_target
 from rl.prompts import Tokenizer, decode_completion
 from rl.rollouts import Rollout
 from rl.tasks import Problem, Task
@@ -84,9 +86,9 @@ def check_bounds(rollouts: Sequence[Rollout], rules: Rules, vocab_size: int) -> 
 
 
 def dictated_problems(claim: Claim, rules: Rules, task: Task) -> tuple[Problem, ...]:
-    """The problems that this submission must solve, one a group, in order."""
+    """The problems that this submission must solve, one a group, in order, with the lengths that they must ask for."""
     seed = draw_seed(claim.run_id, claim.step, claim.worker, claim.counter)
-    return tuple(task.problem(index) for index in draw_problems(seed, rules.groups, task.size))
+    return dictated.dictated_problems(seed, rules.groups, task, rules.lengths)
 
 
 def check_problems(rollouts: Sequence[Rollout], claim: Claim, rules: Rules, task: Task) -> Rejection | None:
@@ -149,11 +151,50 @@ def check_endings(rollouts: Sequence[Rollout], rules: Rules, eos_token_id: int) 
     return None
 
 
-def check_rewards(rollouts: Sequence[Rollout], problems: Sequence[Problem], task: Task) -> Rejection | None:
-    """Rewards are what an honest machine may say of the answers (`Task.agrees`)."""
+def check_rewards(
+    rollouts: Sequence[Rollout], problems: Sequence[Problem], task: Task, rules: Rules
+) -> Rejection | None:
+    """Rewards are what an honest machine may say of the answers and their lengths (`rl.dictated.may_claim`)."""
     for row, rollout in enumerate(rollouts):
-        if not task.agrees(problems[rollout.group], rollout.text, rollout.finish_reason == "eos", rollout.reward):
+        if not dictated.may_claim(
+            task,
+            problems[rollout.group],
+            rollout.text,
+            rollout.reward,
+            finished=rollout.finish_reason == "eos",
+            tokens=len(rollout.completion_ids),
+            lengths=rules.lengths,
+        ):
             return Rejection(code="reward", detail=f"row {row}: the answer is not worth {rollout.reward:g}")
+    return None
+
+
+def check_targets(
+    rollouts: Sequence[Rollout],
+    rendered: Sequence[tuple[int, ...]],
+    problems: Sequence[Problem],
+    rules: Rules,
+    render: Callable[[Problem], tuple[int, ...]],
+) -> Rejection | None:
+    """No prompt is right but for the length that it asks for. Of the rest of a prompt it says nothing.
+
+    Args:
+        rendered: the canonical prompt of each group.
+        problems: of each group, with the dictated target.
+        render: a problem's prompt; asked of the first other prompt only, once for each of the pool's targets and once
+            without one.
+    """
+    if rules.lengths is None:
+        return None
+    row = next((n for n, rollout in enumerate(rollouts) if rollout.prompt_ids != rendered[rollout.group]), None)
+    if row is None:
+        return None
+    dictated_one = problems[rollouts[row].group]
+    plain, wanted = without_target(dictated_one), target_of(dictated_one)
+    asked = {"no length": plain} | {f"{target} tokens": with_target(plain, target) for target in rules.lengths.targets}
+    for said, problem in asked.items():
+        if render(problem) == rollouts[row].prompt_ids:
+            return Rejection(code="target-length", detail=f"row {row}: asks for {said}, dictated are {wanted} tokens")
     return None
 
 

@@ -16,6 +16,7 @@ SENTENCES = {
     "version": "The file names a policy that had not been announced, or more than one.",
     "problems": "The problems are not the ones that the step, the worker and the counter dictate.",
     "prompt": "The prompt's tokens are not the canonical rendering of the problem.",
+    "target-length": "The prompt asks for another length than the one that the seed dictates.",
     "text": "The answer's text is not what its tokens say.",
     "reward": "A reported reward is not what the answer is worth.",
     "ending": "A completion goes on after its end, or was cut before the maximum length.",

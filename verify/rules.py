@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rl.draw import MAX_SUBMISSIONS
+from rl.lengths import ALPHA, LengthReward
 from rl.rollouts import MAX_FILE_BYTES
 from rl.seeded import Sampling
 from verify.thresholds import Thresholds
@@ -35,7 +36,9 @@ class Rules:
     """Asynchrony: rollouts for step s may come from policy s - max_policy_lag or newer (INTELLECT-2, section 2.1)."""
     max_submissions: int = MAX_SUBMISSIONS
     max_file_bytes: int = MAX_FILE_BYTES
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    length_targets: tuple[int, ...] = ()
+    """As in `rl.lengths.LengthReward`; none: no length reward."""
+    length_alpha: float = ALPHA
     eos_probability: float = 0.1
     """Endings by an EOS less likely than this are counted (INTELLECT-2, section 2.3.2); see `verify.chance`."""
     count_endings: bool = False
@@ -53,6 +56,15 @@ class Rules:
     @property
     def sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p)
+
+    @property
+    def lengths(self) -> LengthReward | None:
+        return LengthReward.of(self.length_targets, self.length_alpha)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Lowest and highest reward of a completion of 1 to `max_new_tokens` tokens."""
+        return (0.0, 1.0) if self.lengths is None else self.lengths.range(self.max_new_tokens)
 
     @property
     def counts_endings(self) -> bool:

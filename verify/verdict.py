@@ -110,6 +110,11 @@ CHECKS: tuple[Check, ...] = (
         needs=("version",),
         find=lambda case: checks.check_proof_count(case.rollouts, case.policy.hidden_size),
     ),
+    Check(
+        name="target-length",
+        needs=("version",),
+        find=lambda case: checks.check_targets(case.rollouts, case.prompts, case.problems, case.rules, case.render),
+    ),
     Check(name="prompt", needs=("version",), find=lambda case: checks.check_prompts(case.rollouts, case.prompts)),
     Check(
         name="text",
@@ -168,7 +173,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="reward",
         needs=("text",),
-        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task),
+        find=lambda case: checks.check_rewards(case.rollouts, case.problems, case.task, case.rules),
         measure=lambda case: {"reward_mean": sum(r.reward for r in case.rollouts) / len(case.rollouts)},
     ),
 )

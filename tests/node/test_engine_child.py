@@ -29,6 +29,8 @@ def solve(model: Path, path: Path, *, seeded: bool = True, wrap: Any = lambda en
         folder=str(model),
         task="digits",
         system_prompt=None,
+        length_targets=(),
+        length_alpha=0.0,
         max_model_len=128,
         max_new_tokens=6,
         sampling=SAMPLING,

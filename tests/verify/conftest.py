@@ -13,6 +13,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from rl.dictated import reward_of
 from rl.draw import draw_seed
 from rl.prompts import decode_completion, render_prompt
 from rl.rollouts import Rollout, write_rollouts
@@ -111,7 +112,14 @@ class World:
                         text=text,
                         logprobs=(),
                         finish_reason=finish,
-                        reward=self.task.reward(problem, text, finish == "eos"),
+                        reward=reward_of(
+                            self.task,
+                            problem,
+                            text,
+                            finished=finish == "eos",
+                            tokens=len(completion),
+                            lengths=rules.lengths,
+                        ),
                         proofs=(),
                     )
                 )

@@ -1,0 +1,53 @@
+"""How far a long command is, on standard error: one line, rewritten, in a terminal; a line now and then elsewhere.
+
+Decides wording and how often. Time is an argument, so that tests need not wait.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+EVERY_S = 15.0
+"""Between lines, where they cannot be rewritten."""
+
+
+class Progress:
+    """Counts up to `total`."""
+
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        *,
+        done: int = 0,
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`done`: what an earlier start did already; it says nothing of the pace."""
+        self._what, self._total, self._begun, self._done = what, total, done, done
+        self._out, self._clock = out or sys.stderr, clock
+        self._start_s = self._said_s = clock()
+
+    def add(self, count: int) -> None:
+        """So many more are done."""
+        self._done += count
+        now_s = self._clock()
+        rewritten, finished = self._out.isatty(), self._done >= self._total
+        if not rewritten and not finished and now_s - self._said_s < EVERY_S:
+            return
+        self._said_s = now_s
+        line = self.line(now_s)
+        end = "\n" if finished or not rewritten else ""
+        self._out.write((f"\r\x1b[2K{line}" if rewritten else line) + end)
+        self._out.flush()
+
+    def line(self, now_s: float) -> str:
+        """What is said at that time."""
+        took_s, made = now_s - self._start_s, self._done - self._begun
+        said = f"{self._what}: {self._done} of {self._total} problems, {took_s:.0f} s"
+        if made > 0 and self._done < self._total:
+            said += f", about {took_s / made * (self._total - self._done):.0f} s left"
+        return said
