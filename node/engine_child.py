@@ -113,10 +113,10 @@ class EngineProcess:
             draw_seed: of `rl.draw`; dictates the problems.
             seeded: whether it forces every token, too.
 
-        Raises RewardFailed.
+        Raises RewardFailed and PromptTooLong.
         """
         from rl.dictated import dictated_problems, reward_of
-        from rl.prompts import decode_completion, render_prompt
+        from rl.prompts import PromptTooLong, decode_completion, render_prompt
         from rl.rollouts import Rollout, write_rollouts
 
         began = time.monotonic()
@@ -125,7 +125,7 @@ class EngineProcess:
         longest = max(map(len, prompts)) + self._max_new_tokens
         if longest > self._max_model_len:
             # The engine would cut such completions early, and a validator could not tell that from cheating.
-            raise ValueError(f"model.max_model_len {self._max_model_len} must be at least {longest} for this task")
+            raise PromptTooLong(f"model.max_model_len {self._max_model_len} must be at least {longest} for this task")
         answers = self._engine.generate(
             prompts,
             samples=samples,

@@ -61,4 +61,4 @@ class DiskFull(UserError):
     @staticmethod
     def is_cause_of(fault: BaseException) -> bool:
         """Whether the fault, perhaps of a child process and so only a text, says that the disk is full."""
-        return os.strerror(errno.ENOSPC) in str(fault)
+        return any(os.strerror(code) in str(fault) for code in (errno.ENOSPC, errno.EDQUOT))

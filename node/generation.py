@@ -23,6 +23,7 @@ from node.outbox import Outbox, Stage
 from node.place import Place
 from node.policies import Policies
 from node.pulse import Pulse, newer
+from node.spans import Activity, Waits, span
 from rl.draw import MAX_SUBMISSIONS, draw_seed
 from rl.hardware import thread_environment
 
@@ -31,6 +32,11 @@ LOOK_S = 1.0
 START_TIMEOUT_S, SOLVE_TIMEOUT_S = 600.0, 3600.0
 PATIENCE_S = 600.0
 """Seconds after which a recorded submission without an outcome holds nobody up any more."""
+GIVEN_UP = {
+    "RewardFailed": "an answer's worth cannot be computed",
+    "PromptTooLong": "a problem leaves no room for its answer",
+}
+"""Faults of the problems that were drawn, not of the engine, by the kind that `rl` raises."""
 UNSENT = 2
 """Finished files that may wait for a relay or the chain while the engine goes on."""
 
@@ -63,6 +69,8 @@ class Generation:
         self._run_id = self._ledger.run_id(place.pool_id)
         self._last_step = 0
         self._given_up: int | None = None
+        self._behind = False
+        """Whether the last look found the policy too old for the open step."""
         self._recorded_at: dict[bytes, float] = {}
         self.solving = False
         """Whether a submission is under way."""
@@ -85,17 +93,31 @@ class Generation:
                 *(started[name] for name in ("seconds", "backend", "compute_type")),
             )
             self._place.metrics.write("engine", **started)
-            while True:
-                if self._policies.newest > loaded:
-                    loaded = await self._swap(engine)
-                work = await self._next(loaded) if self._intent.takes_work else None
-                if work is None or await self._count_unjudged() > self._config.worker.max_unjudged:
-                    await trio.sleep(LOOK_S)
-                    continue
-                while len(self._outbox.unsent()) > UNSENT:
-                    await self._outbox.changed()
-                self._last_step = self._pulse.step = work.step
-                await self._make(engine, work, loaded)
+            with (waits := Waits(self._place.metrics)).kept():
+                while True:
+                    loaded = await self._look(engine, loaded, waits)
+
+    async def _look(self, engine: Child, loaded: int, waits: Waits) -> int:
+        """Swap, make one submission, or wait a little; returns the policy that runs then."""
+        if self._policies.newest > loaded:
+            waits.over()
+            return await self._swap(engine)
+        self._behind = False
+        work = await self._next(loaded) if self._intent.takes_work else None
+        if work is None:
+            waits.on(Activity.WAITING_FOR_POLICY if self._behind else Activity.IDLE)
+            await trio.sleep(LOOK_S)
+        elif await self._count_unjudged() > self._config.worker.max_unjudged:
+            waits.on(Activity.WAITING_FOR_VERDICTS)
+            await trio.sleep(LOOK_S)
+        elif len(self._outbox.unsent()) > UNSENT:
+            waits.on(Activity.UPLOADING)
+            await self._outbox.changed()
+        elif self._policies.newest == loaded:  # else one came while the ledger was asked: that one first
+            waits.over()
+            self._last_step = self._pulse.step = work.step
+            await self._make(engine, work, loaded)
+        return loaded
 
     async def _make(self, engine: Child, work: Work, policy_version: int) -> None:
         if self._intent.draining:  # seen while the chain was asked
@@ -104,10 +126,10 @@ class Generation:
         try:
             path = await self._solve(engine, work, policy_version)
         except ChildError as fault:
-            if fault.kind != "RewardFailed":
+            if fault.kind not in GIVEN_UP:
                 raise
             # The seed would draw the same problems and tokens again, and the ledger lets no counter be left out.
-            log.error("step %d is given up, since an answer's worth cannot be computed: %s", work.step, fault.message)
+            log.error("step %d is given up, since %s: %s", work.step, GIVEN_UP[fault.kind], fault.message)
             self._place.metrics.write("given-up", step=work.step, counter=work.counter, fault=fault.message)
             self._given_up = work.step
         else:
@@ -130,6 +152,7 @@ class Generation:
             steps=rl.steps,
         )
         if step is None or step == self._given_up:
+            self._behind = step is None and state is not None and policy_version < state.open_step < rl.steps
             return None
         made = max((item.counter for item in self._outbox.items() if item.step == step), default=-1)
         recorded = await on_chain(self._ledger.next_counter, self._place.pool_id, self._place.address, step)
@@ -154,18 +177,19 @@ class Generation:
     async def _solve(self, engine: Child, work: Work, policy_version: int) -> Path:
         path = self._place.data_dir / "submissions" / f"{work.step}-{work.counter}.parquet"
         seed = draw_seed(self._run_id, work.step, self._place.address, work.counter)
-        made = await engine.call(
-            "solve",
-            timeout_s=SOLVE_TIMEOUT_S,
-            path=str(path),
-            step=work.step,
-            policy_version=policy_version,
-            counter=work.counter,
-            draw_seed=seed,
-            groups=self._config.rl.groups_per_submission,
-            samples=self._config.rl.group_size,
-            seeded=self._config.rl.seeded,
-        )
+        with span(self._place.metrics, Activity.GENERATING, work.step):
+            made = await engine.call(
+                "solve",
+                timeout_s=SOLVE_TIMEOUT_S,
+                path=str(path),
+                step=work.step,
+                policy_version=policy_version,
+                counter=work.counter,
+                draw_seed=seed,
+                groups=self._config.rl.groups_per_submission,
+                samples=self._config.rl.group_size,
+                seeded=self._config.rl.seeded,
+            )
         self._place.metrics.write(
             "generated", step=work.step, counter=work.counter, policy_version=policy_version, **made
         )
@@ -174,7 +198,8 @@ class Generation:
     async def _swap(self, engine: Child) -> int:
         version = self._policies.newest
         folder = self._policies.folders[version]
-        swapped = await engine.call("load", timeout_s=START_TIMEOUT_S, folder=str(folder.absolute()))
+        with span(self._place.metrics, Activity.SWAPPING):
+            swapped = await engine.call("load", timeout_s=START_TIMEOUT_S, folder=str(folder.absolute()))
         log.info("policy %d runs after %.1f s", version, swapped["seconds"])
         self._place.metrics.write("swap", version=version, **swapped)
         return version

@@ -34,6 +34,7 @@ from node.membership import raise_if_blacklisted
 from node.panel import LATER_S, NEVER, called, look_again_s, next_round_s, rounds_of
 from node.place import Place
 from node.policies import Policies
+from node.spans import Activity, Waits, span
 
 log = logging.getLogger(__name__)
 OUTCOMES = {"accepted": Outcome.ACCEPTED, "rejected": Outcome.REJECTED, "late": Outcome.LATE}
@@ -57,12 +58,15 @@ class Judge:
 
     async def run(self, verifier: Child) -> None:
         """For ever. A fault leaves its docket waiting: it comes again."""
-        while True:
-            entry = self._dockets.waiting(await on_chain(self._ledger.chain_time_s))
-            if entry is None:
-                await trio.sleep(LOOK_S)
-            else:
-                await self._attend(verifier, entry)
+        with (waits := Waits(self._place.metrics)).kept():
+            while True:
+                entry = self._dockets.waiting(await on_chain(self._ledger.chain_time_s))
+                if entry is None:
+                    waits.on(Activity.IDLE)
+                    await trio.sleep(LOOK_S)
+                else:
+                    waits.over()
+                    await self._attend(verifier, entry)
 
     async def fetch_ahead(self) -> None:
         """For ever: the files of the next dockets are on this machine when their turn comes."""
@@ -174,18 +178,23 @@ class Judge:
             log.error("no verdict on %s after %d tries", submission.submission_id.hex(), TRIES)
             self._dockets.done(entry.docket_id)
             return None
-        claim = await claim_of(self._ledger, submission)
-        await self._policies.wait_for(partial(self._policies.has, claim["newest_version"]))
-        worth = worth_fetching(claim, self._place.config.rl.asynchrony)
-        path = await _fetch(self._place, submission) if worth else None
+        claim, metrics = await claim_of(self._ledger, submission), self._place.metrics
+        if not self._policies.has(claim["newest_version"]):
+            with span(metrics, Activity.WAITING_FOR_POLICY, submission.step):
+                await self._policies.wait_for(partial(self._policies.has, claim["newest_version"]))
+        path = None
+        if worth_fetching(claim, self._place.config.rl.asynchrony):
+            with span(metrics, Activity.FETCHING, submission.step):
+                path = await _fetch(self._place, submission)
         self._dockets.begin_try(entry.docket_id)
-        said = await verifier.call(
-            "judge",
-            timeout_s=JUDGE_TIMEOUT_S,
-            path=path and str(path.absolute()),
-            claim=claim,
-            folders={str(version): str(folder.absolute()) for version, folder in self._policies.folders.items()},
-        )
+        with span(metrics, Activity.CHECKING, submission.step):
+            said = await verifier.call(
+                "judge",
+                timeout_s=JUDGE_TIMEOUT_S,
+                path=path and str(path.absolute()),
+                claim=claim,
+                folders={str(version): str(folder.absolute()) for version, folder in self._policies.folders.items()},
+            )
         finding = finding_of(said, submission, claim)
         self._dockets.found(entry.docket_id, finding)
         return finding

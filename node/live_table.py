@@ -19,6 +19,7 @@ BARS = "▁▂▃▄▅▆▇█"
 SPARK_STEPS = 30
 NOTHING = "·"
 ACTIVITY_CHARS = 24
+SHOWN_WARNINGS = 3
 COLUMNS = (
     ("name", "left"), ("role", "left"), ("address", "left"), ("now", "left"), ("policy", "right"), ("tok/s", "right"),
     ("sent", "right"), ("ok", "right"), ("bad", "right"), ("late", "right"), ("stake", "right"), ("earned", "right"),
@@ -27,9 +28,14 @@ COLUMNS = (
 
 
 def render(observation: Observation, *, elapsed_s: float) -> RenderableType:
-    """The whole view: a header, a row per node, below it who was ejected and who dissented. Made for 100 columns."""
+    """The whole view: a header, a row per node, below it who was ejected, who dissented, and what the trainer warns of.
+
+    Made for 100 columns.
+    """
     views = observation.nodes.values()
-    return Group(_header(observation, elapsed_s), _table(tuple(views)), *_reasons(tuple(views)))
+    return Group(
+        _header(observation, elapsed_s), _table(tuple(views)), *_reasons(tuple(views)), *_warnings(observation)
+    )
 
 
 def plain_line(observation: Observation, elapsed_s: float) -> str:
@@ -45,6 +51,9 @@ def plain_line(observation: Observation, elapsed_s: float) -> str:
     ]
     parts += [f"{view.name} ejected" for view in observation.nodes.values() if view.ejected]
     parts += [f"{view.name} outvoted {view.dissents} times" for view in observation.nodes.values() if view.dissents]
+    parts += [f"stuck: {observation.stuck}"] if observation.stuck else []
+    if observation.warnings:
+        parts.append(f"{len(observation.warnings)} warnings, the last: {observation.warnings[-1]['told']}")
     return " | ".join(parts)
 
 
@@ -141,6 +150,13 @@ def _reasons(views: Sequence[NodeView]) -> list[Text]:
     told = [Text.assemble((f"\n{view.name} was ejected. ", "bold red"), view.ejection_reason) for view in ejected]
     dissenters = (view for view in views if view.dissents)
     return told + [Text(f"\n{view.name}: {dissent_told(view)}", style="yellow") for view in dissenters]
+
+
+def _warnings(observation: Observation) -> list[Text]:
+    """The newest ones; that a stage was stuck is told only while it is."""
+    shown = [w for w in observation.warnings if w["kind"] != "stuck"][-SHOWN_WARNINGS:]
+    shown += [w for w in observation.warnings[-1:] if w["kind"] == "stuck" and observation.stuck]
+    return [Text(f"\nstep {w['step']}: {w['told']}", style="yellow") for w in shown]
 
 
 def dissent_told(view: NodeView) -> str:

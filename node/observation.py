@@ -24,6 +24,7 @@ from ledger.events import (
     WorkCredited,
 )
 from ledger.types import CaseState, Kind, Outcome
+from node.timeline import Timeline
 from verify.rejection import SENTENCES
 
 
@@ -83,6 +84,12 @@ class Observation:
     """The newest announced on the ledger."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     """The validators' metrics, one a verdict, each with its validator's name as `validator`."""
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+    """What the trainer warned of: signs of a collapse, stages that were stuck (`told` says it in words)."""
+    stuck: str = ""
+    """The stage that is stuck now; empty where the run goes on."""
+    timeline: Timeline = field(default_factory=Timeline, repr=False)
+    """What every node spent its time on."""
     authors: dict[bytes, str] = field(default_factory=dict, repr=False)
     """Submission id → name of the node that recorded it."""
     outcomes: dict[bytes, Outcome] = field(default_factory=dict, repr=False)
@@ -163,6 +170,13 @@ class Observation:
             case "step":
                 self.steps.append(metric)
                 view.activity = f"trained step {metric['step']}"
+            case "warning" | "stuck" | "collapse":
+                self.warnings.append(metric)
+                self.stuck = metric["stage"] if metric["kind"] == "stuck" else self.stuck
+            case "unstuck":
+                self.stuck = ""
+            case "span":
+                self.timeline.see(name, view.role, metric)
             case "verdict":
                 self.verdicts.append(metric | {"validator": name})
             case "generated":

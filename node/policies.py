@@ -23,6 +23,7 @@ from node.dhtd_link import NetworkDown
 from node.errors import DiskFull
 from node.metrics import MetricsLog
 from node.network import Network
+from node.spans import Activity, span
 
 log = logging.getLogger(__name__)
 FETCH_TIMEOUT_S, RETRY_S = 600.0, 5.0
@@ -74,9 +75,10 @@ class Policies:
         """Whether this version is dealt with: here, or wrong for ever."""
         began = trio.current_time()
         try:
-            folder = await self._network.content.fetch_checkpoint(
-                checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
-            )
+            with span(self._metrics, Activity.FETCHING):
+                folder = await self._network.content.fetch_checkpoint(
+                    checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
+                )
         except (ManifestInvalid, CheckpointWrong) as fault:
             log.error("policy %d is dropped, waiting for a newer one: %s", checkpoint.version, fault)
             return True

@@ -18,6 +18,7 @@ import psutil
 import trio
 
 from node.child import log_tail
+from node.collapse_watch import Collapsed
 from node.errors import ConfigError, DiskFull, WalletMissing
 from node.membership import Blacklisted
 
@@ -26,7 +27,9 @@ LOOK_S = 0.5
 RESTART_S = 3.0
 STOP_GRACE_S = 25.0
 MAX_RESTARTS = 5
-FINAL_STATUSES = {0, ConfigError.exit_code, WalletMissing.exit_code, Blacklisted.exit_code, DiskFull.exit_code}
+FINAL_STATUSES = {
+    0, ConfigError.exit_code, WalletMissing.exit_code, Blacklisted.exit_code, DiskFull.exit_code, Collapsed.exit_code,
+}  # fmt: skip
 """Done, or a fault that only a person can cure."""
 
 

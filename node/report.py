@@ -1,4 +1,4 @@
-"""What a run came to, for reading afterwards: report.json, reward.png and report.html.
+"""What a run came to, for reading afterwards: report.json, reward.png, timeline.png and report.html.
 
 Decides which figures sum a run up and how each participant's fate is put into words. It measures nothing and judges
 nobody. A file is whole or not there.
@@ -17,6 +17,7 @@ from node.live_table import dissent_told, rewards_of, tokens_per_s
 from node.observation import NodeView, Observation
 from node.report_curves import draw
 from node.report_page import render_page
+from node.report_timeline import draw_timeline
 from node.show import TOKEN_WEI
 
 FIRST_STEPS, LAST_STEPS = 2, 3
@@ -31,7 +32,7 @@ def write_report(
     settings: dict[str, Any],
     final_policy: Path | None,
 ) -> None:
-    """Write the three files into the existing folder `out`. Raises OSError (disk full, say), leaving no half file.
+    """Write the four files into the existing folder `out`. Raises OSError (disk full, say), leaving no half file.
 
     Args:
         settings: the run's config, section → key → value.
@@ -40,13 +41,19 @@ def write_report(
     figures = key_figures(observation, minutes=minutes, peak_memory_gb=peak_memory_gb)
     fates = {view.name: fate(view, observation) for view in observation.nodes.values()}
     nodes = [asdict(view) | {"fate": fates[view.name]} for view in observation.nodes.values()]
-    document = figures | {"rewards": rewards_of(observation), "settings": settings, "nodes": nodes}
-    picture = draw(observation)
+    steps = observation.timeline.steps()
+    document = figures | {
+        "rewards": rewards_of(observation), "warnings": observation.warnings, "waits": [asdict(step) for step in steps],
+        "settings": settings, "nodes": nodes,
+    }  # fmt: skip
+    picture, timeline = draw(observation), draw_timeline(observation.timeline)
     page = render_page(
-        observation, figures=figures, fates=fates, settings=settings, picture=picture, final_policy=final_policy
-    )
+        observation, figures=figures, fates=fates, settings=settings, picture=picture, timeline=timeline, waits=steps,
+        final_policy=final_policy,
+    )  # fmt: skip
     _write(out / "report.json", (json.dumps(document, indent=2, default=str) + "\n").encode())
     _write(out / "reward.png", picture)
+    _write(out / "timeline.png", timeline)
     _write(out / "report.html", page.encode())
 
 
@@ -114,6 +121,7 @@ def summary_text(observation: Observation, out: Path) -> str:
     lines = [f"{len(rewards)} of {observation.wanted_steps} steps trained."]
     if first is not None and last is not None:
         lines.append(f"reward {first:.2f} → {last:.2f} ({(last - first) * 100:+.0f} points)")
+    lines += [f"step {warning['step']}: {warning['told']}" for warning in observation.warnings]
     width = max((len(name) for name in observation.nodes), default=0)
     lines += [f"  {view.name:<{width}}  {fate(view, observation)}" for view in observation.nodes.values()]
     model = out / "model"

@@ -17,6 +17,7 @@ from typing import Any
 from node.live_table import clock
 from node.observation import Observation
 from node.show import TOKEN_WEI
+from node.timeline import StepWaits
 
 Figures = Mapping[str, float | int | None]
 STYLE = """
@@ -42,6 +43,8 @@ def render_page(
     fates: Mapping[str, str],
     settings: Mapping[str, Any],
     picture: bytes,
+    timeline: bytes,
+    waits: Sequence[StepWaits],
     final_policy: Path | None,
 ) -> str:
     """The page.
@@ -49,9 +52,10 @@ def render_page(
     Args:
         figures: name → value; None where there is nothing to state.
         fates: node name → what became of it, in words.
-        picture: PNG bytes, embedded.
+        picture, timeline: PNG bytes, embedded.
+        waits: who waited in each step.
     """
-    image = base64.b64encode(picture).decode()
+    image, lanes = (base64.b64encode(png).decode() for png in (picture, timeline))
     policy = "None: no step was trained."
     if final_policy is not None:
         policy = f"The final policy is in <code>{escape(str(final_policy))}</code>, a folder that transformers loads."
@@ -63,6 +67,10 @@ def render_page(
 <div class="figures">{_tiles(figures)}</div>
 <h2>Curves</h2>
 <img alt="Reward, length, gradient norm, entropy, KL and seconds a step" src="data:image/png;base64,{image}">
+<h2>Warnings</h2>{_warnings(observation)}
+<h2>Who waited for whom</h2>
+<img alt="What each node did, over time" src="data:image/png;base64,{lanes}">
+{_waits(waits)}
 <h2>Who took part</h2>{_nodes_table(observation, fates)}
 <h2>Rejections</h2>{_rejections(observation)}
 <h2>Verdicts against the outcome</h2>{_dissents(observation)}
@@ -100,6 +108,28 @@ def _nodes_table(observation: Observation, fates: Mapping[str, str]) -> str:
         cells += [f"{wei / TOKEN_WEI:g}" for wei in (view.stake_wei, view.burnt_wei, view.credit_wei)]
         rows.append(_row([*cells, escape(fates[view.name])], bad=view.ejected))
     return _table(heads, rows)
+
+
+def _warnings(observation: Observation) -> str:
+    rows = [_row([str(w["step"]), escape(str(w.get("sign") or w.get("stage") or w["kind"])), escape(w["told"])])
+            for w in observation.warnings]  # fmt: skip
+    return _table(("step", "sign", "in words"), rows) if rows else "<p>None.</p>"
+
+
+def _waits(waits: Sequence[StepWaits]) -> str:
+    heads = (
+        "step",
+        "seconds",
+        "training for rollouts",
+        "workers for a policy",
+        "workers for verdicts",
+        "validators idle",
+    )
+    rows = []
+    for step in waits:
+        seconds = (step.ended_s - step.began_s, step.trainer_s, step.workers_s, step.verdicts_s, step.idle_s)
+        rows.append(_row([str(step.step), *(f"{value:.1f}" for value in seconds)]))
+    return f"<details><summary>Seconds waited, step by step</summary>{_table(heads, rows)}</details>"
 
 
 def _rejections(observation: Observation) -> str:

@@ -94,10 +94,13 @@ class Resume:
         newest = await on_chain(self._ledger.latest_checkpoint, self._pool_id)
         if newest is None:
             log.info("publishing the base policy %s", self._base)
+            self._training.reference = self._base
             await self._training.load(self._base)
             manifest_hash = await self._network.content.publish_checkpoint(self._base, 0)
             await self._announce(0, manifest_hash)
             return Position(version=0, folder=self._base, manifest_hash=manifest_hash)
+        if self._training.needs_reference:
+            self._training.reference = await self._reference()
         await self._states.find()
         while True:
             way = plan(newest.version, states=self._states.folders, policies=self._at_hand(newest.version))
@@ -125,6 +128,16 @@ class Resume:
                 "NO TRAINER STATE IS LEFT: training goes on from policy %d with fresh optimiser moments", newest.version
             )
         return Position(version=newest.version, folder=folder, manifest_hash=newest.manifest_hash)
+
+    async def _reference(self) -> Path:
+        """Policy 0 as announced: a KL to another base would be another training. Raises UserError."""
+        try:
+            return await self._announced(0)
+        except NoWay as fault:
+            raise UserError(
+                f"the KL term needs the run's policy 0: {fault}",
+                fix="set model.path to the model that the run began with, or start a node of this run that has it",
+            ) from fault
 
     async def _follow(self, way: Plan) -> Path:
         """Load, and train again what is missing; returns the folder of the newest policy. Raises NoWay."""

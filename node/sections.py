@@ -118,7 +118,30 @@ class Rl(Section):
         le=100,
         description="upper bound of the ratio when the advantage is negative, δ; must exceed 1 + clip_epsilon",
     )
+    kl_coefficient: float = Field(
+        0.0,
+        ge=0,
+        le=10,
+        description="weight of the KL to the run's base policy, kept in memory as a second model; 0: none "
+        "(the report: 0.001)",
+    )
     entropy_coefficient: float = Field(1e-4, ge=0, le=1, description="weight of the entropy bonus")
+    normalisation: Literal["token", "sequence", "constant"] = Field(
+        "token",
+        description="what counts the same: every token, every completion (GRPO), or every token by a divisor that does "
+        "not depend on lengths (Dr. GRPO; with advantage_std = false)",
+    )
+    advantage_std: bool = Field(
+        True, description="divide a group's advantages by their standard deviation (GRPO); off in Dr. GRPO"
+    )
+    importance: Literal["recomputed", "behaviour"] = Field(
+        "recomputed",
+        description="recomputed: ratios to the trainer's own policy at the start of the step; behaviour: weighed by "
+        "that policy's ratio to the worker's too, from the log-probabilities that the worker reported",
+    )
+    importance_cap: float = Field(
+        2.0, ge=1, le=100, description="where that ratio to the worker's policy is cut off (importance = behaviour)"
+    )
     grad_norm_clip: float = Field(
         1.0,
         gt=0,
@@ -145,6 +168,9 @@ class Rl(Section):
         description="every token is forced by the submission's public seed and the policy, so that nobody can choose",
     )
     steps: int = Field(20, ge=1, le=1_000_000, description="rollout steps after which the run ends")
+    stop_on_collapse: bool = Field(
+        False, description="end the trainer when its run begins to collapse; the policy before stays the newest"
+    )
 
     @model_validator(mode="after")
     def _delta_exceeds_ratio_band(self) -> Rl:
@@ -296,7 +322,7 @@ class Trainer(Section):
         ge=1,
         le=64,
         description="processes of this machine that share the training, one a GPU where there are any; "
-        "each holds a part of weights, gradients and moments",
+        "each holds a part of weights, gradients and moments, and takes `threads` CPU threads",
     )
     recompute_activations: bool = Field(
         False,

@@ -36,7 +36,7 @@ from node.errors import DiskFull, UserError
 from node.folder_lock import alone_in
 from node.lease import follow_manager
 from node.log_ring import LogRing
-from node.metrics import MetricsLog
+from node.metrics import METRICS_FILE, MetricsLog
 from node.model import base_model
 from node.network import NetworkConfig, open_network
 from node.overseer import Overseer
@@ -195,7 +195,8 @@ async def _placed(start: _Start, admitted: frozenset[str]) -> AsyncIterator[Plac
                 log.info("others join with --join %s", dht)
             yield Place(
                 role=role, config=config, account=start.account, domain=domain, data_dir=data_dir, ledger=ledger,
-                peer=peer, network=network, state=state, metrics=MetricsLog(data_dir / "metrics.jsonl"),
+                peer=peer, network=network, state=state,
+                metrics=MetricsLog(data_dir / METRICS_FILE, now_s=network.clock.now_s),
             )  # fmt: skip
 
 

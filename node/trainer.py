@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import trio
 
@@ -20,18 +20,21 @@ from ledger.errors import Reverted
 from node.batches import Batches, Gathering, bounds_of
 from node.chain import on_chain
 from node.child import ChildDied, ChildError, ChildTimeout, open_child
+from node.collapse_watch import CollapseWatch
 from node.dhtd_link import NetworkDown
-from node.errors import UserError
+from node.errors import DiskFull, UserError
 from node.lease import Lease
-from node.metrics import MetricsLog
+from node.metrics import METRICS_FILE, MetricsTail
 from node.model import vocabulary_of
 from node.network import Network
 from node.overseer import Overseer
 from node.place import Place
 from node.policies import Policies
 from node.resume import Position, Resume
+from node.spans import Activity
 from node.states import States
 from node.training import Training, trainer_argv
+from node.watchdog import Watchdog
 from rl.batch import StepBatch
 from rl.hardware import thread_environment
 
@@ -59,7 +62,7 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
     try:
         async with (
             open_child(
-                trainer_argv(config, data_dir / "ranks"),
+                trainer_argv(config.trainer.ranks, data_dir / "ranks"),
                 name="trainer",
                 log_path=data_dir / "trainer.log",
                 env=thread_environment(config.trainer.threads) | {"HF_HUB_OFFLINE": "1"},
@@ -83,9 +86,19 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
         fault: BaseException = faults
         while isinstance(fault, BaseExceptionGroup):
             fault = fault.exceptions[0]
-        raise UserError(
-            f"the training process failed: {fault}", fix="start the trainer again; it goes on where it stopped"
-        ) from faults
+        raise told_of(fault, data_dir) from faults
+
+
+def told_of(fault: BaseException, data_dir: Path) -> UserError:
+    """What a person is told when the training process failed or died."""
+    if DiskFull.is_cause_of(fault):
+        return DiskFull(
+            f"the disk is full, and what the training process was writing is not kept: {fault}",
+            fix=f"free space for {data_dir}, then start the trainer again; it goes on from the policy before",
+        )
+    return UserError(
+        f"the training process failed: {fault}", fix="start the trainer again; it goes on where it stopped"
+    )
 
 
 async def _stand_by(lease: Lease, policies: Policies, states: States, batches: Batches, steps: int) -> bool:
@@ -112,36 +125,47 @@ async def _stand_by(lease: Lease, policies: Policies, states: States, batches: B
 async def _train(
     place: Place, batches: Batches, states: States, training: Training, publication: _Publication, resume: Resume
 ) -> None:
-    """From the newest policy to the last one, which somebody else then serves as well."""
+    """From the newest policy to the last one, which somebody else then serves as well. Raises Collapsed."""
     at = await resume.run()
     batches.trained(at.version)
     publication.policy(at)
+    watchdog = Watchdog(batches, place.metrics, pool_id=place.pool_id)
+    earlier = MetricsTail(place.data_dir / METRICS_FILE).read()
+    collapse = CollapseWatch(place.metrics, stop=place.config.rl.stop_on_collapse, earlier=earlier)
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(watchdog.follow, place.ledger)
+        nursery.start_soon(watchdog.run)
         nursery.start_soon(publication.follow_open_step)
         nursery.start_soon(publication.follow_lease)
         nursery.start_soon(states.share, publication.run_state)
         while at.version < place.config.rl.steps:
-            at = await _step(training, publication, place.metrics, batches, at.version)
+            at = await _step(place, training, publication, batches, at.version, watchdog, collapse)
         await _await_provider(place.network, at.manifest_hash)
         nursery.cancel_scope.cancel()
     log.info("%d steps are done; the final policy is in %s", at.version, at.folder)
 
 
 async def _step(
-    training: Training, publication: _Publication, metrics: MetricsLog, batches: Batches, step: int
-) -> Position:
+    place: Place, training: Training, publication: _Publication, batches: Batches, step: int, watchdog: Watchdog,
+    collapse: CollapseWatch,
+) -> Position:  # fmt: skip
     """Train the step after the current policy and publish what comes of it, while its state is written."""
     began = trio.current_time()
-    batch = await batches.wait_full(step)
+    with watchdog.phase(Activity.WAITING_FOR_ROLLOUTS, step):
+        batch = await batches.wait_full(step)
     waited_s = trio.current_time() - began
-    result = await training.train(batch, training.path(step + 1))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(training.save_state, step + 1)
-        began = trio.current_time()
-        at = await publication.publish(training.path(step + 1), step + 1)
-        publish_s = trio.current_time() - began
+    with watchdog.phase(Activity.TRAINING, step):
+        result = await training.train(batch, training.path(step + 1))
+    shown = _shown(batch, result, longest=place.config.task.max_new_tokens)
+    collapse.see(shown)
+    with watchdog.phase(Activity.PUBLISHING, step):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(training.save_state, step + 1)
+            began = trio.current_time()
+            at = await publication.publish(training.path(step + 1), step + 1)
+            publish_s = trio.current_time() - began
     batches.trained(step + 1)
-    _log_step(metrics, batch, result, waited_s, publish_s)
+    place.metrics.write("step", **shown, wait_s=round(waited_s, 3), publish_s=round(publish_s, 3))
     return at
 
 
@@ -223,23 +247,20 @@ async def _await_provider(network: Network, manifest_hash: bytes) -> None:
     log.warning("nobody has fetched the final policy within %.0f s", LINGER_S)
 
 
-def _log_step(
-    metrics: MetricsLog, batch: StepBatch, result: dict[str, float], waited_s: float, publish_s: float
-) -> None:
-    metrics.write(
-        "step",
-        step=batch.step,
-        policy_version=batch.step + 1,
-        reward=sum(batch.rewards) / len(batch.rewards),
-        rollouts=len(batch.rewards),
-        advantage_share=1 - batch.no_signal / batch.seen_groups,
-        no_signal=batch.no_signal,
-        dropped=dict(batch.dropped),
-        eos_only=batch.eos_only,
-        length_mean=sum(batch.lengths) / len(batch.lengths),
-        length_max=max(batch.lengths),
-        oldest_policy=min(batch.versions),
-        wait_s=round(waited_s, 3),
-        publish_s=round(publish_s, 3),
+def _shown(batch: StepBatch, result: dict[str, float], *, longest: int) -> dict[str, Any]:
+    """What a step showed, for its line in the metrics. `longest`: tokens that a completion may have."""
+    return {
+        "step": batch.step,
+        "policy_version": batch.step + 1,
+        "reward": sum(batch.rewards) / len(batch.rewards),
+        "rollouts": len(batch.rewards),
+        "advantage_share": 1 - batch.no_signal / batch.seen_groups,
+        "no_signal": batch.no_signal,
+        "dropped": dict(batch.dropped),
+        "eos_only": batch.eos_only,
+        "length_mean": sum(batch.lengths) / len(batch.lengths),
+        "length_max": max(batch.lengths),
+        "limit_share": sum(length >= longest for length in batch.lengths) / len(batch.lengths),
+        "oldest_policy": min(batch.versions),
         **result,
-    )
+    }

@@ -27,8 +27,10 @@ class TrainerProcess:
         """Import what takes long, before there is anything to do."""
         import rl.trainer  # noqa: F401
 
-    def start(self, *, folder: str, recipe: dict[str, Any], compute_type: str) -> dict[str, Any]:
-        """Load the policy in `folder`; `recipe` holds the fields of `rl.recipe.Recipe`."""
+    def start(
+        self, *, folder: str, recipe: dict[str, Any], compute_type: str, reference: str | None = None
+    ) -> dict[str, Any]:
+        """Load the policy in `folder`; `recipe` holds the fields of `rl.recipe.Recipe`, `reference` a frozen policy."""
         began = time.monotonic()
         import torch
 
@@ -39,16 +41,17 @@ class TrainerProcess:
 
         chosen = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
         ranks = self._meeting.ranks if self._meeting else ALONE
-        self._trainer = PolicyTrainer(Path(folder), recipe=Recipe(**recipe), compute_type=chosen, ranks=ranks)
+        self._trainer = PolicyTrainer(
+            Path(folder), recipe=Recipe(**recipe), compute_type=chosen, ranks=ranks,
+            reference=Path(reference) if reference else None,
+        )  # fmt: skip
         return {"seconds": time.monotonic() - began, "compute_type": chosen}
 
     def load_state(self, *, folder: str, version: int) -> None:
         """Go on from the state in `folder`, that of the policy just loaded. Raises StateInvalid."""
         self._trainer.load_state(Path(folder), version)
 
-    def train(
-        self, *, groups: list[dict[str, Any]], save_to: str, step: int, submissions: list[str]
-    ) -> dict[str, float]:
+    def train(self, *, groups: list[dict[str, Any]], save_to: str, step: int, submissions: list[str]) -> dict[str, Any]:
         """One step on `groups` (fields of `rl.batch.TrainingGroup`); writes the new policy to `save_to`."""
         from rl.batch import TrainingGroup
 

@@ -2,7 +2,8 @@
 
 It is torchrun's agent without its network: the ranks are on this machine, so they meet in FOLDER (private, made anew)
 and nothing listens for them. They inherit the pipe from the node, of which rank 0 alone makes use. Nothing is started
-again: the node does that, from the last state on disk. Decides nothing about training.
+again: the node does that, from the last state on disk. Decides nothing about training. The agent gives each rank a
+session of its own, so the kernel deals out cores to them apart from the node, whose niceness they do not feel.
 """
 
 from __future__ import annotations

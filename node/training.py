@@ -27,6 +27,13 @@ class Training:
 
     def __init__(self, child: Child, config: RunConfig, states: States, folder: Path) -> None:
         self._child, self._config, self._states, self._folder = child, config, states, folder
+        self.reference: Path | None = None
+        """Folder of the run's policy 0, which a KL term holds the policy to; set before `load` if it is needed."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the recipe has a KL term."""
+        return self._config.rl.kl_coefficient > 0
 
     def path(self, version: int) -> Path:
         """Where the own policy of this version is, or will be."""
@@ -47,6 +54,7 @@ class Training:
             folder=str(folder.absolute()),
             recipe=recipe_of(self._config),
             compute_type=self._config.model.compute_type,
+            reference=str(self.reference.absolute()) if self.reference else None,
         )
         log.info("trainer ready after %.1f s, computing in %s", started["seconds"], started["compute_type"])
 
@@ -65,6 +73,10 @@ class Training:
             submissions=[submission_id.hex() for submission_id in batch.used()],
         )
         log.info("step %d trained in %.1f s", batch.step, result["train_s"])
+        for reason in result["skip_reasons"]:
+            log.warning("step %d: %s", batch.step, reason)
+        if not result["trained_tokens"]:
+            log.warning("step %d changed nothing: policy %d is the one before", batch.step, batch.step + 1)
         return result
 
     async def save_state(self, version: int) -> None:
@@ -79,14 +91,14 @@ class Training:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def trainer_argv(config: RunConfig, folder: Path) -> list[str]:
+def trainer_argv(ranks: int, folder: Path) -> list[str]:
     """What to start as the training process; several ranks meet in `folder`, which is theirs."""
-    if config.trainer.ranks == 1:
+    if ranks == 1:
         return [sys.executable, "-m", "node.trainer_child"]
-    return [sys.executable, "-m", "node.trainer_ranks", str(config.trainer.ranks), str(folder.absolute())]
+    return [sys.executable, "-m", "node.trainer_ranks", str(ranks), str(folder.absolute())]
 
 
-def recipe_of(config: RunConfig) -> dict[str, float]:
+def recipe_of(config: RunConfig) -> dict[str, Any]:
     """The fields of `rl.recipe.Recipe`."""
     rl = config.rl
     return {
@@ -95,7 +107,13 @@ def recipe_of(config: RunConfig) -> dict[str, float]:
         "optimizer_steps": rl.optimizer_steps,
         "clip_epsilon": rl.clip_epsilon,
         "clip_delta": rl.clip_delta,
+        "kl_coefficient": rl.kl_coefficient,
         "entropy_coefficient": rl.entropy_coefficient,
+        "normalisation": rl.normalisation,
+        "longest_completion": config.task.max_new_tokens,
+        "advantage_std": rl.advantage_std,
+        "importance": rl.importance,
+        "importance_cap": rl.importance_cap,
         "grad_norm_clip": rl.grad_norm_clip,
         "temperature": rl.temperature,
         "micro_batch_tokens": config.trainer.micro_batch_tokens,

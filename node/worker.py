@@ -28,6 +28,7 @@ from node.place import Place
 from node.policies import Policies
 from node.pulse import Pulse
 from node.show import tokens
+from node.spans import Activity, span
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -82,7 +83,8 @@ async def _hand_in(place: Place, admission: Admission, outbox: Outbox) -> None:
 
     while True:
         for item in outbox.unsent():
-            await outbox.send(item, hand_over=to_relay, record=record)
+            with span(place.metrics, Activity.UPLOADING, item.step):
+                await outbox.send(item, hand_over=to_relay, record=record)
         if not outbox.unsent():
             await outbox.changed()
 

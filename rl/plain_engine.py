@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreT
 from rl.engine import ROWS, Completion, EngineFault, OwnSeeds, read_weights
 from rl.growing import Grower, Growing, ProofBuilder
 from rl.hardware import ComputeType
+from rl.prompts import PromptTooLong
 from rl.seeded import Sampling, completion_key
 
 MORE_THAN_HEAD = ("final_logit_softcapping", "logit_scale", "logits_scaling")
@@ -77,7 +78,7 @@ class TransformersEngine:
     ) -> list[list[Completion]]:
         longest = max(map(len, prompts)) + max_tokens
         if longest > self._max_model_len:
-            raise ValueError(f"max_model_len is {self._max_model_len}; these prompts need {longest}")
+            raise PromptTooLong(f"max_model_len is {self._max_model_len}; these prompts need {longest}")
         draw_seed = self._own_seeds.next() if seed is None else seed
         self._grower.sampling = sampling
         places = [(group, sample) for group in range(len(prompts)) for sample in range(samples)]

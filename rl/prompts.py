@@ -10,6 +10,10 @@ from typing import Protocol
 from rl.tasks import Problem
 
 
+class PromptTooLong(ValueError):
+    """A prompt leaves no room for an answer of the length that the task allows; nothing may be cut to make some."""
+
+
 class Tokenizer(Protocol):
     """What of a Hugging Face tokenizer is used here."""
 

@@ -54,6 +54,12 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank holds of the tensor."""
+    tensor = tensor.detach()
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def cut_like(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """This rank's part of a whole tensor that every rank has, beside `like` and cut as it is."""
     tensor = tensor.to(like.device)

@@ -123,9 +123,10 @@ def _rollout_fault(row: Rollout, bounds: Bounds) -> str | None:
         return "empty-rollout"
     if len(row.prompt_ids) + tokens > bounds.max_tokens or tokens > bounds.max_new_tokens:
         return "too-long"
-    if not all(0 <= token < bounds.vocabulary for ids in (row.prompt_ids, row.completion_ids) for token in ids):
+    if any(min(ids) < 0 or max(ids) >= bounds.vocabulary for ids in (row.prompt_ids, row.completion_ids)):
         return "vocabulary"
-    if len(row.logprobs) != tokens or not all(isfinite(p) and p <= LOGPROB_TOLERANCE for p in row.logprobs):
+    # A sum of float32 is finite in float64 if and only if each of them is.
+    if len(row.logprobs) != tokens or not isfinite(sum(row.logprobs)) or max(row.logprobs) > LOGPROB_TOLERANCE:
         return "logprobs"
     if not (isfinite(row.reward) and abs(row.reward) <= LARGEST_REWARD):
         return "reward"

@@ -13,10 +13,12 @@ from pathlib import Path
 def whole_folder(folder: Path) -> Iterator[Path]:
     """Yields an empty folder to write flat files to; on leaving without an exception it replaces `folder`.
 
-    After one (a full disk, say) `folder` is as it was, and what was written meanwhile is gone.
+    After one (a full disk, say) `folder` is as it was, and what was written meanwhile is gone. Unfinished folders of
+    earlier processes go, too; one that still writes to its own (its node was killed) cannot touch this one's.
     """
-    partial = folder.with_name(folder.name + ".part")
-    shutil.rmtree(partial, ignore_errors=True)
+    for left in folder.parent.glob(f"{folder.name}.part*"):
+        shutil.rmtree(left, ignore_errors=True)
+    partial = folder.with_name(f"{folder.name}.part-{os.getpid()}")
     partial.mkdir(parents=True)
     try:
         yield partial

@@ -42,7 +42,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEASE_S, STEPS, FILES_A_STEP = 10, 12, 3
 SETTINGS = (
     f"rl.steps={STEPS}", "rl.groups_per_step=4", "rl.groups_per_submission=2", "rl.group_size=4",
-    "rl.learning_rate=1e-3", "rl.warmup_steps=3", "rl.optimizer_steps=2", "task.name=digits", "task.max_new_tokens=4",
+    "rl.learning_rate=1e-3", "rl.warmup_steps=3", "rl.optimizer_steps=2", "rl.kl_coefficient=0.05",
+    "task.name=digits", "task.max_new_tokens=4",
     "model.max_model_len=128",
     "network.record_lifetime_s=10",
 )  # fmt: skip

@@ -69,6 +69,7 @@ async def replayed(world: World, folder: Path, model: Path) -> Path:
     ) as child:
         states = States(None, folder / "states", me="")  # type: ignore[arg-type]
         training = Training(child, world.config, states, folder)
+        training.reference = model
         await training.load(model)
         made = model
         for version in range(STEPS + 1):

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from node.cheat_engine import NoisyEngine
 from node.engine_child import EngineProcess, choose_backend
+from rl.prompts import PromptTooLong
 from rl.rollouts import Rollout, read_rollouts
 from rl.seeded import Sampling, completion_key, margins
 from tests.rl.tiny_llama import plain_forward
@@ -22,7 +23,9 @@ NOISE = 1e-3
 """Logits by which float32 in another order of summation may move a margin; see tests/rl/test_engine.py."""
 
 
-def solve(model: Path, path: Path, *, seeded: bool = True, wrap: Any = lambda engine, folder: engine) -> list[Rollout]:
+def solve(
+    model: Path, path: Path, *, seeded: bool = True, wrap: Any = lambda engine, folder: engine, longest: int = 128
+) -> list[Rollout]:
     process = EngineProcess(wrap)
     process.prepare(backend="transformers")
     started = process.start(
@@ -31,7 +34,7 @@ def solve(model: Path, path: Path, *, seeded: bool = True, wrap: Any = lambda en
         system_prompt=None,
         length_targets=(),
         length_alpha=0.0,
-        max_model_len=128,
+        max_model_len=longest,
         max_new_tokens=6,
         sampling=SAMPLING,
         compute_type="float32",
@@ -68,6 +71,17 @@ def test_the_cheat_engine_takes_the_same_noise_with_other_weights(tiny_model: Pa
     cheated = lost(tiny_model, solve(tiny_model, tmp_path / "cheat", wrap=NoisyEngine))
     assert cheated.max() > 10 * NOISE
     assert (cheated > NOISE).mean() < 0.5, "most tokens are the same: it is the policy that differs, not the noise"
+
+
+def test_a_prompt_without_room_for_its_answer_is_refused_and_nothing_is_cut(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(PromptTooLong, match="max_model_len 7 must be at least") as fault:
+        solve(tiny_model, tmp_path / "cut", longest=7)
+    longest = int(str(fault.value).split()[-4])
+    with pytest.raises(PromptTooLong):
+        solve(tiny_model, tmp_path / "cut", longest=longest - 1)
+    assert not (tmp_path / "cut").exists()
+    rollouts = solve(tiny_model, tmp_path / "fits", longest=longest)
+    assert max(len(rollout.prompt_ids) for rollout in rollouts) + 6 == longest
 
 
 def test_the_backend_is_vllm_where_it_is_installed() -> None:

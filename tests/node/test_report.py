@@ -21,6 +21,7 @@ FIGURES = {
     "reward_first", "reward_last", "steps", "minutes", "peak_memory_gb", "cheats_ejected", "honest_rejected",
     "submissions", "tokens_per_s", "validators", "dissents", "unjudged", "verdict_p50_s", "verdict_max_s",
 }  # fmt: skip
+FILES = ["report.html", "report.json", "reward.png", "timeline.png"]
 REWARDS = [0.1, 0.2, 0.5, 0.7, 0.8, 0.9]
 EVIL = "<script>alert('&')</script>"
 DETAIL = f"mean exponent mismatches: 4.7, more than 3.6 (64 blocks) {EVIL}"
@@ -97,7 +98,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_figures_of_a_run(run: Path) -> None:
     document = json.loads((run / "report.json").read_text())
-    assert set(document) == FIGURES | {"rewards", "settings", "nodes"}
+    assert set(document) == FIGURES | {"rewards", "warnings", "waits", "settings", "nodes"}
     assert document["reward_first"] == pytest.approx(0.15)
     assert document["reward_last"] == pytest.approx(0.8)
     assert (document["steps"], document["minutes"], document["peak_memory_gb"]) == (6, 2.0, 5.68)
@@ -133,10 +134,10 @@ def test_an_honest_node_rejected_is_counted() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1])
-def test_a_run_of_any_length_has_three_whole_files(tmp_path: Path, steps: int) -> None:
+def test_a_run_of_any_length_has_four_whole_files(tmp_path: Path, steps: int) -> None:
     document = written(observe(steps), tmp_path)
     assert (document["reward_first"] is None) == (steps == 0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "reward.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     assert (tmp_path / "reward.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -152,7 +153,7 @@ def test_writing_again_replaces_and_a_failure_leaves_nothing_half(tmp_path: Path
     (tmp_path / "report.html").mkdir()
     with pytest.raises(IsADirectoryError):
         written(observe(1), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json", "reward.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     assert json.loads((tmp_path / "report.json").read_text())["steps"] == 1
 
 
@@ -180,7 +181,7 @@ def test_the_page_stands_alone_and_lets_no_foreign_tag_through(run: Path) -> Non
     assert page.open == []
     assert not any(tag == "script" for tag, _ in page.seen)
     sources = [value for _, attributes in page.seen for name, value in attributes.items() if name in ("src", "href")]
-    assert [source[:22] for source in sources] == ["data:image/png;base64,"]
+    assert [source[:22] for source in sources] == ["data:image/png;base64,"] * 2
     assert "&lt;script&gt;" in text
 
 

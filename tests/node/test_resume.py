@@ -61,6 +61,7 @@ class World:
             self._write(self.ledger_folder / str(step + 1), content, step)
         self.announced = [self.hash(self.ledger_folder / str(version)) for version in range(6)]
         self.loaded = ""
+        self.needs_reference, self.reference = False, None
 
     @staticmethod
     def _write(folder: Path, content: str, step: int | None = None) -> Path:
@@ -223,3 +224,26 @@ async def test_a_folder_that_is_not_the_announced_policy(world: World) -> None:
     (world.path(5) / "weights").write_text("something else")
     with pytest.raises(UserError, match="not policy 5 as the ledger records it"):
         await world.resume().run()
+
+
+async def test_a_new_runs_kl_is_to_its_base(world: World) -> None:
+    world.announced, world.needs_reference = [], True
+    await world.resume().run()
+    assert world.reference == world.base
+
+
+async def test_a_kl_is_to_the_announced_policy_0_whatever_base_is_here(world: World) -> None:
+    world.own(5)
+    world.needs_reference = True
+    await world.resume().run()
+    assert world.reference == world.base
+    world.served = {world.announced[0]: world._write(world.folder / "fetched", "base")}
+    (world.base / "weights").write_text("another model")
+    await world.resume().run()
+    assert world.reference == world.folder / "fetched"
+    world.served = {}
+    world.calls.clear()
+    with pytest.raises(UserError, match="the KL term needs the run's policy 0") as refused:
+        await world.resume().run()
+    assert "model.path" in refused.value.fix
+    assert world.calls == [], "nothing is trained with another reference"

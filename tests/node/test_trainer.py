@@ -13,9 +13,11 @@ import trio.testing
 from dht.records import RunStateRecord
 from ledger.errors import Reverted
 from node.batches import Batches
+from node.child import ChildDied, ChildError
+from node.errors import DiskFull
 from node.lease import Fenced
 from node.resume import Position
-from node.trainer import _Publication
+from node.trainer import _Publication, told_of
 from tests.node.test_lease import LEASE_S, A, B, Chain, inline, lease_of
 
 
@@ -127,3 +129,25 @@ async def test_a_policy_that_comes_too_late_is_the_end(autojump_clock: trio.test
         await publication.publish(Path("policy-4"), 4)
     assert net.said == []
     assert ledger.announced == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ChildError("trainer", "SafetensorError", "I/O error: No space left on device (os error 28)"),
+        ChildError("trainer", "OSError", "[Errno 122] Disk quota exceeded: 'policy-3.part-7/config.json'"),
+        ChildDied("trainer", 1, "OSError: [Errno 28] No space left on device"),
+    ],
+)  # fmt: skip
+def test_a_full_disk_is_named_and_no_restart_is_tried(fault: Exception) -> None:
+    told = told_of(fault, Path("/data"))
+    assert isinstance(told, DiskFull)
+    assert told.exit_code == DiskFull.exit_code, "supervisors do not start it again"
+    assert "free space for /data" in told.fix
+
+
+def test_any_other_end_of_the_training_process_says_to_start_again() -> None:
+    told = told_of(ChildDied("trainer", -9, "last words"), Path("/data"))
+    assert told.exit_code == 1
+    assert "last words" in told.message
+    assert "start the trainer again" in told.fix

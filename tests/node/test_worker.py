@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio.testing
@@ -21,6 +21,7 @@ from node.generation import Generation, Work, engine_environment, next_step
 from node.membership import Blacklisted
 from node.metrics import MetricsLog, MetricsTail
 from node.outbox import Item, Outbox, Stage
+from node.spans import Waits
 from node.state import NodeState
 from rl.draw import MAX_SUBMISSIONS
 
@@ -123,9 +124,12 @@ async def test_the_next_counter_is_the_ledgers_and_none_is_skipped(tmp_path: Pat
     assert await made._next(0) is None, "as many as a step takes from one worker"
 
 
-async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(tmp_path: Path, outbox: Outbox) -> None:
+@pytest.mark.parametrize("kind", ["RewardFailed", "PromptTooLong"])
+async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(
+    tmp_path: Path, outbox: Outbox, kind: str
+) -> None:
     class Engine:
-        fault = ChildError("engine", "RewardFailed", "arithmetic/1+1: TimeoutError")
+        fault = ChildError("engine", kind, "arithmetic/1+1: TimeoutError")
 
         async def call(self, *_: Any, **__: Any) -> None:
             raise self.fault
@@ -137,7 +141,8 @@ async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(tmp
     await made._make(engine, await made._next(0), 0)
     assert await made._next(0) is None, "the seed would draw the same again"
     assert (outbox.items(), made.solving) == ((), False)
-    (told,) = MetricsTail(tmp_path / "metrics.jsonl").read()
+    spent, told = MetricsTail(tmp_path / "metrics.jsonl").read()
+    assert (spent["kind"], spent["activity"], spent["step"]) == ("span", "generating", 0)
     assert (told["kind"], told["step"], told["fault"]) == ("given-up", 0, "arithmetic/1+1: TimeoutError")
     network.open_step = 1
     work = await made._next(0)
@@ -146,6 +151,30 @@ async def test_a_step_whose_reward_fails_is_given_up_and_the_next_one_is_not(tmp
     with pytest.raises(ChildError, match="broken"):
         await made._make(engine, work, 0)
     assert await made._next(0) == work, "another fault says nothing about the step"
+
+
+async def test_a_policy_that_comes_while_the_ledger_is_asked_is_taken_up_first(tmp_path: Path, outbox: Outbox) -> None:
+    class Engine:
+        asked: ClassVar[list[str]] = []
+
+        async def call(self, name: str, **_: Any) -> dict[str, Any]:
+            self.asked.append(name)
+            return {"seconds": 0.1}
+
+    class SlowLedger(FakeLedger):
+        def next_counter(self, pool_id: int, node: str, step: int) -> int:
+            policies.newest = 1
+            return 0
+
+    policies = SimpleNamespace(newest=0, folders={0: tmp_path, 1: tmp_path})
+    made = generation_of(SlowLedger({}), FakeNetwork(), outbox)
+    made._policies, made._intent = policies, SimpleNamespace(takes_work=True, draining=False)
+    made._place.metrics, engine = MetricsLog(tmp_path / "metrics.jsonl"), Engine()
+    waits = Waits(made._place.metrics)
+    loaded = await made._look(engine, 0, waits)
+    assert (loaded, made._last_step, engine.asked) == (0, 0, []), "nothing is made with the old one"
+    assert await made._look(engine, loaded, waits) == 1
+    assert engine.asked == ["load"]
 
 
 async def test_what_waits_for_its_outcome_holds_the_engine_up_for_a_while(

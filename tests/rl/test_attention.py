@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 
 from rl import attention
 from rl.attention import TILED, attention_for, block_mask, implementation_for, tiled_attention, tiles
-from rl.loss import token_statistics
+from rl.head import token_statistics
 from rl.packing import Group, pack
 from tests.rl.test_packing import GROUPS, HARD
 from tests.rl.tiny_llama import make_llama, plain_logprobs
@@ -92,7 +92,7 @@ def test_a_packed_row_has_the_loss_and_gradient_of_separate_sequences(
         input_ids=torch.from_numpy(packed.ids)[None], position_ids=torch.from_numpy(packed.positions)[None],
         use_cache=False, **attention_for(packed, CPU),
     ).last_hidden_state[0, torch.from_numpy(packed.source_rows)]  # fmt: skip
-    loss = weighted(token_statistics(model.lm_head(hidden), torch.from_numpy(packed.targets))[0])
+    loss = weighted(token_statistics(hidden, model.lm_head.weight, torch.from_numpy(packed.targets))[0])
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert (gradients_of(model, loss) - gradient).norm() <= 1e-5 * gradient.norm()
 

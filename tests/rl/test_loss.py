@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl.loss import grpo_objective, token_statistics
+from rl.loss import grpo_objective
 
 EPSILON, DELTA = 0.2, 4.0
 
@@ -82,21 +82,3 @@ def test_the_ratio_on_fresh_weights_is_exactly_one() -> None:
 def test_a_cap_inside_the_trust_region_is_refused() -> None:
     with pytest.raises(ValueError, match="must exceed"):
         grpo_objective(torch.zeros(1), torch.zeros(1), torch.zeros(1), epsilon=0.2, delta=1.2)
-
-
-def test_token_statistics() -> None:
-    logits = np.random.default_rng(5).normal(scale=4, size=(7, 11))
-    targets = np.arange(7)
-    p = np.exp(logits - logits.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    logprobs, entropies = token_statistics(torch.tensor(logits).float(), torch.tensor(targets))
-    np.testing.assert_allclose(logprobs, np.log(p[np.arange(7), targets]), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(entropies, -(p * np.log(p)).sum(1), rtol=1e-4, atol=1e-5)
-    assert token_statistics(torch.zeros(1, 8), torch.tensor([3]))[1].item() == pytest.approx(math.log(8))
-
-
-def test_bfloat16_logits_are_normalised_in_float32() -> None:
-    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0)).bfloat16()
-    logprobs, _ = token_statistics(logits, torch.tensor([0, 1, 2]))
-    assert logprobs.dtype == torch.float32
-    torch.testing.assert_close(logprobs, logits.float().log_softmax(-1)[[0, 1, 2], [0, 1, 2]])

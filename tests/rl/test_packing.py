@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from rl.loss import token_statistics
+from rl.head import token_statistics
 from rl.packing import Group, pack, packed_length, plan_rows, split_by_tokens
 from tests.rl.tiny_llama import VOCABULARY, make_llama, plain_forward
 
@@ -43,7 +43,7 @@ def check(llama: LlamaForCausalLM, groups: list[Group]) -> None:
         attention_mask=torch.from_numpy(packed.allowed)[None, None],
         use_cache=False,
     ).last_hidden_state[0, torch.from_numpy(packed.source_rows)]
-    logprobs, _ = token_statistics(llama.lm_head(hidden), torch.from_numpy(packed.targets))
+    logprobs, _ = token_statistics(hidden, llama.lm_head.weight, torch.from_numpy(packed.targets))
     alone = [plain_forward(llama, prompt, completion) for prompt, members in groups for completion in members]
     assert packed.targets.tolist() == [t for _, members in groups for completion in members for t in completion]
     torch.testing.assert_close(hidden, torch.cat([states for states, _ in alone]), rtol=0, atol=1e-5)

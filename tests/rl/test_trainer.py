@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaMLP
 
 from rl import trainer as trainer_module
 from rl.advantage import group_advantages
 from rl.batch import TRAINED_ON, TrainingGroup, read_trained_on
 from rl.recipe import Recipe
-from rl.trainer import PolicyTrainer, TrainingFault
+from rl.trainer import PolicyTrainer
 from tests.rl.tiny_llama import make_llama, plain_forward, plain_logprobs, write_llama
 
 RECIPE = Recipe(
@@ -106,15 +107,49 @@ def test_splitting_into_micro_batches_changes_nothing(folder: Path, micro_batch_
     assert second.overlong == (6 if micro_batch_tokens == 1 else 0), "all but the one-token completion of prompt 11"
 
 
+@pytest.mark.parametrize("optimizer_steps", [1, 2])
+def test_activations_computed_again_give_the_same_bits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, optimizer_steps: int
+) -> None:
+    calls: list[object] = []
+    real = LlamaMLP.forward
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: calls.append(self) or real(self, x))
+    counted = {}
+    for again in (False, True):
+        calls.clear()
+        policy = start(folder, recompute_activations=again, optimizer_steps=optimizer_steps)
+        counted[again] = policy.step(GROUPS), gradients(policy), weights(policy), len(calls)
+    (kept, *kept_tensors, once), (computed, *computed_tensors, more) = counted[False], counted[True]
+    assert computed == kept
+    for one, other in zip(kept_tensors, computed_tensors, strict=True):
+        assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    assert more > once, "else nothing was computed again"
+
+
+def test_layers_are_compiled_if_and_only_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[tuple[Any, dict[str, Any]]] = []
+
+    def compile_(function: Any, **options: Any) -> Any:
+        compiled.append((function.__self__, options))
+        return torch._dynamo.disable(function)
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    expected = start(folder).step(GROUPS)
+    assert compiled == []
+    policy = start(folder, compile=True)
+    assert policy.step(GROUPS) == expected
+    assert compiled == [(layer, {"dynamic": True}) for layer in policy._model.model.layers]
+
+
 def test_old_logprobs_are_those_of_the_steps_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    real = trainer_module.grpo_objective
+    real = trainer_module.row_loss
 
-    def watched(logprobs: torch.Tensor, old: torch.Tensor, *rest: Any, **options: Any) -> Any:
-        seen.append((logprobs.detach().clone(), old.clone()))
-        return real(logprobs, old, *rest, **options)
+    def watched(*recipe: Any, **tensors: Any) -> Any:
+        seen.append((tensors["logprobs"].detach().clone(), tensors["old_logprobs"].clone()))
+        return real(*recipe, **tensors)
 
-    monkeypatch.setattr(trainer_module, "grpo_objective", watched)
+    monkeypatch.setattr(trainer_module, "row_loss", watched)
     policy = start(folder, optimizer_steps=2, temperature=1.0)
     policy.step(GROUPS)
     assert policy._updates == 2
@@ -168,18 +203,6 @@ def test_kl_is_measured_against_what_the_workers_reported(folder: Path) -> None:
     assert start(folder).step(honest).kl_behaviour == pytest.approx(0, abs=1e-7)
     gaps = np.concatenate([[x + 1.0 for c in g.behaviour_logprobs for x in c] for g in honest])
     assert start(folder).step(GROUPS).kl_behaviour == pytest.approx(np.mean(np.exp(gaps) - 1 - gaps), rel=1e-4)
-
-
-def test_a_nan_is_a_fault_and_leaves_the_weights(folder: Path) -> None:
-    policy = start(folder)
-    with torch.no_grad():
-        policy._model.model.norm.weight[3] = float("nan")
-    before = weights(policy)
-    with pytest.raises(TrainingFault, match="update 0"):
-        policy.step(GROUPS)
-    assert all(torch.equal(t.nan_to_num(7), before[n].nan_to_num(7)) for n, t in weights(policy).items())
-    assert all(parameter.grad is None for parameter in policy._model.parameters())
-    assert not policy._optimizer.state
 
 
 def test_what_is_saved_loads_in_bfloat16(folder: Path, tmp_path: Path) -> None:
