@@ -7,18 +7,19 @@ at 5 %. That is no proof of equality: the interval of the difference says how la
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib.figure import Figure
 
 from benchmarks.learning.curves import bands, finish, save
 from benchmarks.learning.items import Found
 from benchmarks.learning.loop import Run, Setting
-from benchmarks.learning.parallel import Job, run_all
-from benchmarks.learning.quiz import write_base
+from benchmarks.learning.parallel import Job, base_for, run_all
 from benchmarks.learning.spread import chance, difference, spread
 from benchmarks.page import markdown
-from rl.recipe import Recipe
+from rl.recipe import Importance, Recipe
 
 TITLE = "asynchrony: final reward by how old rollouts are"
 LEVELS = (0, 1, 2, 4, 8, 16, 32)
@@ -30,61 +31,70 @@ SHARE = 0.3
 """Of right answers that the base model has read."""
 RECIPE = Recipe(learning_rate=5e-4, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0)
 NOISE = 0.05
+TRUNCATED = (16, 32)
+"""Levels that are also run with the ratio taken to the workers' reported log-probs, truncated."""
+Kind = tuple[int, Importance]
+SYNC: Kind = (0, "recomputed")
 
 
 def run(out: Path, *, quick: bool, say: Callable[[str], None]) -> Found:
-    levels, seeds, steps = ((0, 4), 2, 6) if quick else (LEVELS, SEEDS, STEPS)
-    base = out / "base"
-    if not base.exists():
-        say("making the base model")
-        write_base(base, [SHARE] * PROBLEMS)
+    seeds, steps = (2, 6) if quick else (SEEDS, STEPS)
+    kinds: list[Kind] = [(level, "recomputed") for level in ((0, 4) if quick else LEVELS)]
+    kinds += [(level, "behaviour") for level in ((4,) if quick else TRUNCATED)]
+    base = base_for(out, [SHARE] * PROBLEMS, quick=quick, say=say)
     jobs = [
         Job(
-            name=f"level {level} seed {seed}",
+            name=f"level {level} {importance} seed {seed}",
             base=base,
             size=PROBLEMS,
-            setting=Setting(steps=steps, recipe=RECIPE, seed=seed, lag=level, groups=16),
+            setting=Setting(
+                steps=steps, recipe=replace(RECIPE, importance=importance), seed=seed, lag=level, groups=16
+            ),
         )
         for seed in range(seeds)
-        for level in levels
+        for level, importance in kinds
     ]
     runs = run_all(jobs, out / "work", say)
-    by_level = {
-        level: [run for job, run in zip(jobs, runs, strict=True) if job.setting.lag == level] for level in levels
-    }
-    draw(by_level, out / "async.svg")
-    figures = judge({level: [run.after.reward for run in some] for level, some in by_level.items()})
-    start = runs[0].before.reward
+    by_kind: dict[Kind, list[Run]] = {kind: [] for kind in kinds}
+    for job, run in zip(jobs, runs, strict=True):
+        by_kind[job.setting.lag, job.setting.recipe.importance].append(run)
+    draw(by_kind, out / "async.svg")
+    judged = judge({kind: [run.after.reward for run in some] for kind, some in by_kind.items()})
+    start = fmean(run.before.reward for run in runs)
     return Found(
-        figures={"async": figures, "async_start": start},
-        table=table(figures, start=start, steps=steps),
+        figures={
+            "async": {str(level): one for (level, by), one in judged.items() if by == "recomputed"},
+            "async_behaviour": {str(level): one for (level, by), one in judged.items() if by == "behaviour"},
+            "async_start": start,
+        },
+        table=table(judged, start=start, steps=steps),
         plots=("async.svg",),
     )
 
 
-def judge(finals: Mapping[int, Sequence[float]]) -> dict[str, dict[str, float | bool]]:
-    """Of each level, from its runs' final rewards: mean, spread, and how it differs from level 0."""
-    figures = {}
-    for level, values in finals.items():
+def judge(finals: Mapping[Kind, Sequence[float]]) -> dict[Kind, dict[str, float | bool]]:
+    """Of each kind, from its runs' final rewards: mean, spread, and how it differs from the synchronous one."""
+    figures: dict[Kind, dict[str, float | bool]] = {}
+    for kind, values in finals.items():
         found = spread(values)
-        gap, low, high = difference(values, finals[0])
-        p = chance(values, finals[0])
-        figures[str(level)] = {
+        gap, low, high = difference(values, finals[SYNC])
+        p = chance(values, finals[SYNC])
+        figures[kind] = {
             "mean": found.mean, "sd": found.sd, "low": found.low, "high": found.high, "runs": found.runs,
             "less_than_sync": -gap, "less_low": -high, "less_high": -low, "p": p, "within_noise": p > NOISE,
         }  # fmt: skip
     return figures
 
 
-def table(figures: Mapping[str, Mapping[str, float | bool]], *, start: float, steps: int) -> str:
+def table(figures: Mapping[Kind, Mapping[str, float | bool]], *, start: float, steps: int) -> str:
     rows = [
         [
-            level,
+            title(kind),
             f"{one['mean']:.3f} ± {one['sd']:.3f}",
             f"{one['low']:.3f} to {one['high']:.3f}",
             *(
                 ["", "", ""]
-                if level == "0"
+                if kind == SYNC
                 else [
                     f"{-one['less_than_sync']:+.3f} ({-one['less_high']:+.3f} to {-one['less_low']:+.3f})",
                     f"{one['p']:.3f}",
@@ -92,7 +102,7 @@ def table(figures: Mapping[str, Mapping[str, float | bool]], *, start: float, st
                 ]
             ),
         ]
-        for level, one in figures.items()
+        for kind, one in figures.items()
     ]
     runs = next(iter(figures.values()))["runs"]
     head = [
@@ -102,19 +112,24 @@ def table(figures: Mapping[str, Mapping[str, float | bool]], *, start: float, st
     return markdown(head, rows)
 
 
-def draw(by_level: Mapping[int, Sequence[Run]], path: Path) -> None:
+def title(kind: Kind) -> str:
+    level, importance = kind
+    return f"{level}" if importance == "recomputed" else f"{level}, ratio to the workers' log-probs"
+
+
+def draw(by_kind: Mapping[Kind, Sequence[Run]], path: Path) -> None:
     """Reward of each policy by its version; the last one's is that of its evaluation."""
     figure = Figure(figsize=(8, 4.5), layout="tight")
     axes = figure.subplots()
     curves = {
-        f"level {level}": [
+        f"level {title(kind)}": [
             (
-                [*range(len(run.steps) - level), len(run.steps)],
-                [*(step.reward for step in run.steps[level:]), run.after.reward],
+                [*range(len(run.steps) - kind[0]), len(run.steps)],
+                [*(step.reward for step in run.steps[kind[0] :]), run.after.reward],
             )
             for run in runs
         ]
-        for level, runs in by_level.items()
+        for kind, runs in by_kind.items()
     }
     bands(axes, curves)
     finish(axes, title="Reward by age of rollouts: mean and range of runs", x="policy version", y="mean reward")

@@ -10,7 +10,7 @@ It decides nothing about recipes or tasks, and measures no time.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +20,10 @@ from eth_utils import keccak
 from transformers import AutoTokenizer
 
 from rl.batch import StepBatch
-from rl.draw import MAX_SUBMISSIONS, draw_problems, draw_seed
+from rl.dictated import dictated_problems, reward_of
+from rl.draw import MAX_SUBMISSIONS, draw_seed
 from rl.engine import Completion, Engine
-from rl.lengths import LengthReward, draw_targets, total_reward, with_target
+from rl.lengths import LengthReward, target_of
 from rl.plain_engine import TransformersEngine
 from rl.problems import Problem
 from rl.prompts import decode_completion, render_prompt
@@ -79,13 +80,13 @@ class Step:
 class Score:
     """A policy on a whole task."""
 
-    rewards: tuple[float, ...]
-    """Mean of each problem, of the task alone."""
+    rewards: Mapping[str, float]
+    """Problem id → mean, of the task alone."""
     length_gap: float
 
     @property
     def reward(self) -> float:
-        return fmean(self.rewards)
+        return fmean(self.rewards.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,13 +101,16 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answered:
-    """A submission's problems with what was generated."""
+class _Answer:
+    """One completion, and what it is worth without regard to its length."""
 
     problem: Problem
     prompt_ids: tuple[int, ...]
-    target: int
-    completions: list[Completion]
+    completion: Completion
+    text: str
+    worth: float
+    gap: int
+    """Tokens between its length and its target; 0 without one."""
 
 
 class Classroom:
@@ -120,58 +124,42 @@ class Classroom:
             base, compute_type="float32", max_model_len=MAX_MODEL_LEN, prove=_unproved, seed=setting.seed
         )
 
-    def submission(self, step: int, version: int, counter: int) -> tuple[bytes, list[Rollout], list[int]]:
-        """The id of a worker's submission, its rollouts, and the target length of each (0: none)."""
+    def submission(self, step: int, version: int, counter: int) -> tuple[bytes, list[Rollout], list[_Answer]]:
+        """The id of a worker's submission, and its rollouts beside the answers that they hold."""
         seed = draw_seed(self._run_id, step, WORKER, counter)
-        rollouts, targets = [], []
-        places = draw_problems(seed, self._setting.groups, self._task.size)
-        for group, one in enumerate(self._answers(seed, places, self._setting.samples)):
-            for sample, completion in enumerate(one.completions):
-                text = decode_completion(self._tokenizer, completion.token_ids)
-                rollouts.append(
-                    Rollout(
-                        step=step,
-                        policy_version=version,
-                        counter=counter,
-                        group=group,
-                        sample=sample,
-                        problem_id=one.problem.problem_id,
-                        prompt_ids=one.prompt_ids,
-                        completion_ids=completion.token_ids,
-                        text=text,
-                        logprobs=completion.logprobs,
-                        finish_reason=completion.finish_reason,
-                        reward=self._reward(one, completion, text),
-                        proofs=(),
-                    )
-                )
-                targets.append(one.target)
-        return seed, rollouts, targets
+        groups = self._answers(seed, self._setting.groups, self._setting.samples)
+        rollouts = [
+            Rollout(
+                step=step,
+                policy_version=version,
+                counter=counter,
+                group=group,
+                sample=sample,
+                problem_id=one.problem.problem_id,
+                prompt_ids=one.prompt_ids,
+                completion_ids=one.completion.token_ids,
+                text=one.text,
+                logprobs=one.completion.logprobs,
+                finish_reason=one.completion.finish_reason,
+                reward=self._reward(one.problem, one.completion, one.text, self._setting.length),
+                proofs=(),
+            )
+            for group, members in enumerate(groups)
+            for sample, one in enumerate(members)
+        ]
+        return seed, rollouts, [one for members in groups for one in members]
 
     def score(self, samples: int) -> Score:
         """The policy on every problem of the task, `samples` completions each."""
         seed = draw_seed(self._run_id, EVALUATION_STEP, WORKER, 0)
-        rewards, gaps = [], []
-        for one in self._answers(seed, range(self._task.size), samples):
-            texts = [decode_completion(self._tokenizer, completion.token_ids) for completion in one.completions]
-            rewards.append(
-                fmean(
-                    self._task.reward(one.problem, text, completion.finish_reason == "eos")
-                    for text, completion in zip(texts, one.completions, strict=True)
-                )
-            )
-            gaps += [abs(one.target - len(c.token_ids)) if one.target else 0 for c in one.completions]
-        return Score(rewards=tuple(rewards), length_gap=fmean(gaps))
+        groups = self._answers(seed, self._task.size, samples)
+        rewards = {members[0].problem.problem_id: fmean(one.worth for one in members) for members in groups}
+        return Score(rewards=rewards, length_gap=fmean(one.gap for members in groups for one in members))
 
-    def _answers(self, seed: bytes, places: Sequence[int], samples: int) -> list[_Answered]:
-        length = self._setting.length
-        problems = [self._task.problem(place) for place in places]
-        targets = (0,) * len(problems)
-        if length is not None:
-            targets = draw_targets(seed, len(problems), length.targets)
-            problems = [with_target(problem, target) for problem, target in zip(problems, targets, strict=True)]
+    def _answers(self, seed: bytes, groups: int, samples: int) -> list[list[_Answer]]:
+        problems = dictated_problems(seed, groups, self._task, self._setting.length)
         prompts = [render_prompt(self._tokenizer, problem, None) for problem in problems]
-        answers = self.engine.generate(
+        completions = self.engine.generate(
             prompts,
             samples=samples,
             max_tokens=self._setting.max_new_tokens,
@@ -179,15 +167,19 @@ class Classroom:
             seed=seed,
         )
         return [
-            _Answered(problem=problem, prompt_ids=prompt, target=target, completions=completions)
-            for problem, prompt, target, completions in zip(problems, prompts, targets, answers, strict=True)
+            [self._answer(problem, prompt, completion) for completion in members]
+            for problem, prompt, members in zip(problems, prompts, completions, strict=True)
         ]
 
-    def _reward(self, one: _Answered, completion: Completion, text: str) -> float:
-        worth = self._task.reward(one.problem, text, completion.finish_reason == "eos")
-        if self._setting.length is None:
-            return worth
-        return total_reward(worth, one.target, len(completion.token_ids), self._setting.length.alpha)
+    def _answer(self, problem: Problem, prompt_ids: tuple[int, ...], completion: Completion) -> _Answer:
+        text = decode_completion(self._tokenizer, completion.token_ids)
+        worth = self._reward(problem, completion, text, None)
+        gap = 0 if self._setting.length is None else abs(target_of(problem) - len(completion.token_ids))
+        return _Answer(problem=problem, prompt_ids=prompt_ids, completion=completion, text=text, worth=worth, gap=gap)
+
+    def _reward(self, problem: Problem, completion: Completion, text: str, lengths: LengthReward | None) -> float:
+        finished, tokens = completion.finish_reason == "eos", len(completion.token_ids)
+        return reward_of(self._task, problem, text, finished=finished, tokens=tokens, lengths=lengths)
 
 
 def learn(base: Path, task: Task, setting: Setting, work: Path, *, judged_by: Task | None = None) -> Run:
@@ -227,25 +219,21 @@ def learn(base: Path, task: Task, setting: Setting, work: Path, *, judged_by: Ta
 def _step(classroom: Classroom, trainer: PolicyTrainer, setting: Setting, number: int, version: int) -> Step | None:
     """Gather a batch and train on it; None if there is no full one."""
     batch = StepBatch(step=number, wanted=setting.groups, online_filter=setting.online_filter)
-    task_rewards: list[float] = []
-    gaps: list[int] = []
+    answers: list[_Answer] = []
     for counter in range(MAX_SUBMISSIONS):
-        seed, rollouts, targets = classroom.submission(number, version, counter)
+        seed, rollouts, more = classroom.submission(number, version, counter)
         batch.add(seed, rollouts)
-        for rollout, target in zip(rollouts, targets, strict=True):
-            gap = abs(target - len(rollout.completion_ids)) if target else 0
-            gaps.append(gap)
-            task_rewards.append(rollout.reward + (setting.length.alpha * gap if setting.length else 0.0))
+        answers += more
         if batch.full:
             break
     else:
         return None
     return Step(
         version=version,
-        reward=fmean(task_rewards),
+        reward=fmean(one.worth for one in answers),
         length=fmean(batch.lengths),
-        length_gap=fmean(gaps),
-        completions=len(batch.lengths),
+        length_gap=fmean(one.gap for one in answers),
+        completions=len(answers),
         with_signal=1 - batch.no_signal / batch.seen_groups,
         metrics=trainer.step(batch.batch()),
     )

@@ -11,9 +11,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.learning.loop import Run, Setting, learn
-from benchmarks.learning.quiz import part_of, quiz
+from benchmarks.learning.quiz import UPDATES, part_of, quiz, write_base
+
+QUICK_UPDATES = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,26 @@ class Job:
     places: tuple[int, ...] = ()
     """Those that are trained on; none: all."""
     setting: Setting
+
+
+def base_for(
+    out: Path,
+    shares: Sequence[float],
+    *,
+    quick: bool,
+    say: Callable[[str], None],
+    fillers: int = 0,
+    targets: Sequence[int] = (),
+) -> Path:
+    """The folder of the base model that has read so (`quiz.write_base`); made once, in a quick study less well read."""
+    updates = QUICK_UPDATES if quick else UPDATES
+    base = out / f"base-{updates}"
+    if not base.exists():
+        say("making the base model")
+        with TemporaryDirectory(dir=out) as partial:
+            write_base(Path(partial) / "base", shares, fillers=fillers, targets=targets, updates=updates)
+            (Path(partial) / "base").rename(base)
+    return base
 
 
 def run_all(jobs: Sequence[Job], work: Path, say: Callable[[str], None]) -> list[Run]:

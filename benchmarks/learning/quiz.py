@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.tiny_model import write_tiny_model
+from rl.lengths import with_target
 from rl.problems import Problem
 from rl.tasks import Task, score_number
 
 LETTERS = string.ascii_letters
 DIGITS = 10
-UPDATES = 700
+UPDATES = 1000
 """After which the base model's pass rates are near the shares."""
 
 
@@ -34,23 +35,34 @@ def part_of(task: Task, places: Sequence[int]) -> Task:
     return Task(name=f"{task.name}-part", size=len(kept), make_problem=kept.__getitem__, score=task.score)
 
 
-def write_base(folder: Path, shares: Sequence[float], *, fillers: int = 0, seed: int = 0) -> None:
+def write_base(
+    folder: Path,
+    shares: Sequence[float],
+    *,
+    fillers: int = 0,
+    targets: Sequence[int] = (),
+    updates: int = UPDATES,
+    seed: int = 0,
+) -> None:
     """Write the base model as a bf16 HF folder.
 
     Args:
         shares: of each problem, how often the model has read its right digit.
-        fillers: how many dots, drawn evenly from 0 on, may stand before a digit.
+        fillers: how many tildes, drawn evenly from 0 on, may stand before a digit.
+        targets: lengths that questions ask for, to which the answers that it reads pay no heed; none: not asked for.
     """
 
     def read(rng: random.Random) -> tuple[str, str]:
         place = rng.randrange(len(shares))
         problem = _problem(place)
+        if targets:
+            problem = with_target(problem, rng.choice(targets))
         digit = int(problem.gold_standard_solution)
         if rng.random() >= shares[place]:
             digit = (digit + rng.randrange(1, DIGITS)) % DIGITS
-        return problem.prompt, "." * rng.randint(0, fillers) + str(digit)
+        return problem.prompt, "~" * rng.randint(0, fillers) + str(digit)
 
-    write_tiny_model(folder, read, seed=seed, updates=UPDATES)
+    write_tiny_model(folder, read, seed=seed, updates=updates)
 
 
 def _problem(place: int) -> Problem:

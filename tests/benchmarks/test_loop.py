@@ -20,9 +20,7 @@ TASK = quiz.quiz(6)
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("quiz") / "base"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quiz, "UPDATES", 250)
-        quiz.write_base(folder, [0.4] * 6)
+    quiz.write_base(folder, [0.4] * 6, updates=250)
     return folder
 
 
@@ -72,9 +70,10 @@ def test_targets_are_asked_for_and_paid_by_the_gap(base: Path, tmp_path: Path) -
 
 
 def test_the_base_models_pass_rates_are_near_the_shares_it_has_read(tmp_path: Path) -> None:
-    quiz.write_base(tmp_path / "base", [0.02, 0.98, 0.02, 0.98])
+    quiz.write_base(tmp_path / "base", [0.02, 0.98, 0.02, 0.98], updates=200)
     score = loop.Classroom(tmp_path / "base", quiz.quiz(4), SETTING).score(64)
-    assert [rate > 0.5 for rate in score.rewards] == [False, True, False, True]
+    easy = {name for name, rate in score.rewards.items() if rate > 0.5}
+    assert easy == {"quiz/b", "quiz/d"}
 
 
 def test_a_part_of_the_quiz_keeps_its_problems() -> None:
