@@ -36,6 +36,8 @@ def draw_timeline(timeline: Timeline) -> bytes:
     steps = timeline.steps()[-SHOWN_STEPS:]
     spans = list(timeline.spans)
     zero_s = steps[0].began_s if steps else min((span.began_s for span in spans), default=0.0)
+    # Until the first worker generates there is only waiting.
+    zero_s = max(zero_s, min((span.began_s for span in spans if span.activity is Activity.GENERATING), default=zero_s))
     end_s = steps[-1].ended_s if steps else max((span.ended_s for span in spans), default=zero_s)
     spans = [span for span in spans if span.ended_s > zero_s and span.began_s < end_s][-MAX_BARS:]
     rows = _rows(spans)
@@ -53,8 +55,13 @@ def draw_timeline(timeline: Timeline) -> bytes:
     for waits in steps:
         at = waits.ended_s - zero_s
         axes.axvline(at, color=RED, linewidth=0.7, alpha=0.6)
-        axes.text(at, -0.62, f"policy {waits.step + 1}", fontsize=6, ha="right", color=RED)
-    axes.set(yticks=range(len(rows)), yticklabels=rows, xlabel="seconds", title="Who waited for whom")
+        axes.text(at, -0.62, str(waits.step + 1), fontsize=6, ha="right", color=RED)
+    axes.set(
+        yticks=range(len(rows)),
+        yticklabels=rows,
+        xlabel="seconds",
+        title="Who waited for whom (red: a policy is published)",
+    )
     axes.set_ylim(max(1, len(rows)) - 0.5, -0.9)
     axes.set_xlim(0, max(end_s - zero_s, 1.0))
     axes.spines[["top", "right", "left"]].set_visible(False)

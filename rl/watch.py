@@ -156,7 +156,7 @@ def _reference(history: Sequence[StepFacts]) -> Onset | None:
 
 
 def _entropy(history: Sequence[StepFacts]) -> Onset | None:
-    """It fell, and has risen again by as much as it fell or by half, while the reward did not rise."""
+    """It fell, and has risen again by most of what was left, while the reward did not rise."""
     steps, values = _series(history, "entropy")
     if len(values) < 2 * WIDTH:
         return None
@@ -164,7 +164,7 @@ def _entropy(history: Sequence[StepFacts]) -> Onset | None:
     low = int(np.argmin(curve))
     fell, rose = float(curve[: low + 1].max() - curve[low]), float(curve[-1] - curve[low])
     noise = 4 * _noise(values[: low + 1 + WIDTH]) / math.sqrt(WIDTH)
-    if fell < max(noise, FELL * float(curve[: low + 1].max())) or rose < max(noise, min(fell, 0.5 * float(curve[low]))):
+    if fell < max(noise, FELL * float(curve[: low + 1].max())) or rose < max(noise, ROSE * float(curve[low])):
         return None
     since = [facts for facts in history if facts.step >= steps[low] - WIDTH]
     return None if _rises(since) else _onset(steps[low:], values[low:], float(curve[low]))
@@ -203,15 +203,15 @@ _DETECTORS = {
     Sign.REWARD: _reward,
     Sign.LENGTH: _length,
 }
-# Bounds: beyond what sane runs of the tiny model showed.
+# Bounds: beyond what 25 sane runs of the tiny model showed (tests/vectors/collapse-runs.jsonl).
 GROWN, JUMP = 2.0, 6.0
 """Growth of the gradient norm: in a window, and at once."""
 CLIPPED = 0.15
 """Share of clipped tokens."""
 APART_NATS, FAR_NATS = 0.5, 0.5
 """KL divergence a token, to the workers' policy and to the reference."""
-FELL = 0.1
-"""Share of its height that entropy must have lost before a rise of it means anything."""
+FELL, ROSE = 0.1, 0.75
+"""Share of its height that entropy must have lost before a rise means anything; share of its low that it rose by."""
 LOST = 0.3
 """Share of the best reward."""
 CUT_SHARE = 0.5
@@ -219,12 +219,16 @@ CUT_SHARE = 0.5
 
 
 def _grown(steps: list[int], values: np.ndarray, *, times: float, least: float) -> Onset | None:
-    """Above `least` and `times` its usual value, in three steps of which the middle one counts."""
-    if len(values) < WIDTH:
+    """Twice in the last WIDTH steps above `least` and above `times` its usual value, and the last time just now."""
+    if len(values) <= WIDTH:
         return None
-    usual = float(np.median(values[:-3][-WINDOWS[1] :]))
-    now = float(np.median(values[-3:]))
-    return _onset(steps, values, usual) if now > max(least, times * usual) else None
+    usual = float(np.median(values[:-WIDTH][-WINDOWS[1] :]))
+    bound = max(least, times * usual)
+    beyond = values[-WIDTH:] > bound
+    if beyond.sum() < 2 or not beyond[-2:].any():
+        return None
+    first = len(values) - WIDTH + int(np.argmax(beyond))
+    return steps[first], usual, float(np.median(values[-WIDTH:][beyond]))
 
 
 def _onset(steps: list[int], values: np.ndarray, was: float) -> Onset:

@@ -191,8 +191,7 @@ class World:
     def _rollouts(self, step: int, counter: int) -> tuple[Rollout, ...]:
         """Two questions, four answers each, of which one is right; sometimes a question that teaches nothing."""
         rows = []
-        for group in range(2):
-            index = self.rng.randrange(10)
+        for group, index in enumerate(self.rng.sample(range(10), 2)):  # distinct, as a worker draws them
             problem = self._task.problem(index)
             prompt = render_prompt(self._tokenizer, problem, None)
             flat = counter == 0 and group == 0 and step % 3 == 0

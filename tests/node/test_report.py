@@ -120,6 +120,31 @@ def test_what_changed_nothing_is_told_apart_from_what_did(run: Path) -> None:
     assert "2 of 3 verdicts were against the outcome and changed nothing." in text
 
 
+def test_warnings_and_waits_are_in_table_line_and_report(tmp_path: Path) -> None:
+    seen = observe(6)
+    told = f"entropy rose from 0.5 to 1.2 since step 3; lower rl.learning_rate {EVIL}"
+    seen.see_metric("trainer", {"kind": "warning", "sign": "entropy", "step": 4, "began": 3, "told": told})
+    stuck = {"kind": "stuck", "stage": "no submissions", "step": 5, "told": "step 5 is stuck for 90 s: no submissions"}
+    seen.see_metric("trainer", stuck)
+    span = {"kind": "span", "activity": "publishing", "step": 4, "seconds": 2.0, "unix_s": 1000.0}
+    seen.see_metric("trainer", span)
+    waiting = {"kind": "span", "activity": "waiting for a policy", "step": None, "seconds": 1.5, "unix_s": 999.5}
+    seen.see_metric("worker-1", waiting)
+    assert "step 5: step 5 is stuck for 90 s" in shown(seen, 200)
+    assert "stuck: no submissions | 2 warnings, the last: step 5 is stuck" in live_table.plain_line(seen, 1.0)
+    seen.see_metric("trainer", {"kind": "unstuck", "stage": "no submissions", "step": 5, "quiet_s": 95.0})
+    assert "is stuck" not in shown(seen, 200)
+    assert "entropy rose from 0.5 to 1.2" in shown(seen, 200)
+    assert "stuck: no" not in live_table.plain_line(seen, 1.0)
+    document = written(seen, tmp_path)
+    assert [warning["told"] for warning in document["warnings"]] == [told, stuck["told"]]
+    assert [(w["step"], w["workers_s"]) for w in document["waits"]] == [(4, 1.5)]
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>entropy</td><td>entropy rose from 0.5" in page
+    assert "<script>" not in page
+    assert told in report.summary_text(seen, tmp_path)
+
+
 def test_a_stake_that_is_locked_is_said_to_be() -> None:
     seen = observe(2)
     worker = seen.nodes["worker-1"]

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.tiny_model import make_tokenizer
 from rl.prompts import decode_completion, render_prompt
 from rl.tasks import Problem
-from tests.functional.tiny_model import make_tokenizer
 
 PROBLEM = Problem(
     problem_id="t/1", source="t", task_type="number", prompt="Say 1 + 1 – exactly.", gold_standard_solution="2"

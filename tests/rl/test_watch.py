@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,3 +130,40 @@ def test_two_signs_or_the_reward_are_enough_to_stop() -> None:
     assert not collapsing([warning(Sign.ENTROPY), warning(Sign.LENGTH)])
     assert collapsing([warning(Sign.ENTROPY), warning(Sign.GRADIENT)])
     assert collapsing([warning(Sign.REWARD)])
+
+
+# Real runs of the tiny model, each with the metrics of its steps (benchmarks/learning/collapse.py made them).
+RUNS = Path(__file__).resolve().parents[1] / "vectors" / "collapse-runs.jsonl"
+FACTS = ("reward", "grad_norm", "clip_ratio", "entropy", "kl_behaviour", "limit_share")
+
+
+def real_runs() -> Iterator[tuple[str, bool, list[StepFacts]]]:
+    """Each run's name, whether its settings are sane throughout, and its steps."""
+    for text in RUNS.read_text().splitlines():
+        run = json.loads(text)
+        setting, count = run["setting"], len(run["reward"])
+        sane = setting["spoilt_from"] is None and setting["optimizer_steps"] <= 2
+        facts = [StepFacts(step=step, **{name: run[name][step] for name in FACTS}) for step in range(count)]
+        yield f"{setting}, seed {run['seed']}", sane, facts
+
+
+def halved(history: list[StepFacts]) -> int | None:
+    """The first step at which the mean reward of two is below half of the best of three before; None if none is."""
+    best, rewards = 0.0, [facts.reward or 0.0 for facts in history]
+    for step in range(4, len(rewards)):
+        best = max(best, sum(rewards[step - 4 : step - 1]) / 3)
+        if sum(rewards[step - 1 : step + 1]) < best:
+            return step
+    return None
+
+
+def test_real_runs_that_collapse_are_warned_of_before_their_reward_has_halved_and_sane_ones_never() -> None:
+    runs = list(real_runs())
+    ill = {name: (history, step) for name, _, history in runs if (step := halved(history)) is not None}
+    sane = {name: history for name, sane, history in runs if sane}
+    assert min(len(ill), len(sane)) >= 20
+    assert not set(ill) & set(sane), "the sane settings are that"
+    late = {name for name, (history, step) in ill.items() if (w := first_told(history)) is None or w.seen >= step}
+    noisy = {name: w.told for name, history in sane.items() if (w := first_told(history)) is not None}
+    assert late == set()
+    assert noisy == {}
