@@ -23,8 +23,8 @@ MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_FILES = 512
 MAX_CHECKPOINT_BYTES = 4 * 1024**4
 MAX_VERSION = 2**63 - 1
-POLICY, TRAINER_STATE = "policy", "trainer-state"
-KINDS = (POLICY, TRAINER_STATE)
+POLICY, TRAINER_STATE, DELTA = "policy", "trainer-state", "delta"
+KINDS = (POLICY, TRAINER_STATE, DELTA)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]{0,127}")
 
 
@@ -48,7 +48,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The files of one policy version (`kind` POLICY), or of the trainer's state that goes with it (TRAINER_STATE)."""
+    """The files of policy `version` (`kind` POLICY), of the trainer's state that goes with it, or of a delta to it."""
 
     run_id: bytes
     kind: str

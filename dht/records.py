@@ -8,7 +8,7 @@ stranger, unsigned, forged, expired or dated beyond MAX_LIFETIME_S; nothing else
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from eth_utils import is_checksum_address, keccak
 
 from dht.admission import EVERYBODY
 from dht.keys import node_key, provider_key, run_state_key
+from dht.routes import Link
 from dht.signing import RecordDomain, SignatureInvalid, Signer, recover, sign, typed_hash, word
 
 MAX_RECORD_BYTES = 4_000
@@ -26,6 +27,7 @@ DEFAULT_LIFETIME_S = 60.0  # P2P.md: 60 s to live, refreshed every 20 s
 MAX_LIFETIME_S = 600.0
 CLOCK_TOLERANCE_S = 5.0  # hivemind refuses peers beyond ±3 s at bootstrap
 MAX_INTEGER = 2**63 - 1
+MAX_DELTAS = 16  # of 60 bytes each
 MAX_SEALED_BYTES = 2_700  # eight long addresses, see node/contact.py
 RUN_STATE = "run-state"
 ROLES = frozenset(("trainer", "worker", "validator", "relay"))
@@ -77,7 +79,8 @@ class RunStateRecord:
     """The manager's word: the step open for rollouts, the newest policy version and its manifest id.
 
     `epoch` is that of the manager's lease on the ledger; `state_hash` the manifest id of the newest trainer's state
-    that is served (32 bytes, or none).
+    that is served (32 bytes, or none). `deltas` lead from one policy to another; nothing is believed of them, since
+    what comes out must have the hash that the ledger has.
     """
 
     epoch: int
@@ -85,6 +88,7 @@ class RunStateRecord:
     policy_version: int
     manifest_hash: bytes
     state_hash: bytes = b""
+    deltas: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +218,8 @@ def _fields(body: RecordBody) -> tuple[str, list[Any]]:
             return "provider", [body.address, body.content, body.bulk_url]
         case RunStateRecord():
             numbers = [body.epoch, body.open_step, body.policy_version]
-            return RUN_STATE, [*numbers, body.manifest_hash, body.state_hash]
+            deltas = [[link.base, link.result, link.size_bytes, link.content] for link in body.deltas]
+            return RUN_STATE, [*numbers, body.manifest_hash, body.state_hash, deltas]
 
 
 def _check_body(kind: str, body: bytes, run_id: bytes, subject: str) -> tuple[RecordBody, str]:
@@ -255,16 +260,26 @@ def _parse_provider(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
 
 
 def _parse_run_state(body: bytes, run_id: bytes) -> tuple[RecordBody, str]:
-    types = (int, int, int, bytes, bytes)
-    epoch, open_step, policy_version, manifest_hash, state_hash = _unpack(body, types, "run state body")
+    types = (int, int, int, bytes, bytes, list)
+    epoch, open_step, policy_version, manifest_hash, state_hash, deltas = _unpack(body, types, "run state body")
     _require(all(0 <= number <= MAX_INTEGER for number in (epoch, open_step, policy_version)), "epoch, step or version")
     _require(len(manifest_hash) == 32, "manifest hash")
     _require(len(state_hash) in (0, 32), "state hash")
     record = RunStateRecord(
         epoch=epoch, open_step=open_step, policy_version=policy_version, manifest_hash=manifest_hash,
-        state_hash=state_hash,
+        state_hash=state_hash, deltas=tuple(_parse_deltas(deltas)),
     )  # fmt: skip
     return record, run_state_key(run_id)
+
+
+def _parse_deltas(deltas: list[Any]) -> Iterator[Link]:
+    _require(len(deltas) <= MAX_DELTAS, "deltas")
+    for item in deltas:
+        _require(isinstance(item, list) and [type(field) for field in item] == [int, int, int, bytes], "delta")
+        base, result, size_bytes, content = item
+        _require(0 <= base < result <= MAX_INTEGER and 0 < size_bytes <= MAX_INTEGER, "delta")
+        _require(len(content) == 32, "delta")
+        yield Link(base=base, result=result, size_bytes=size_bytes, content=content)
 
 
 _PARSERS: dict[str, Callable[[bytes, bytes], tuple[RecordBody, str]]] = {

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from pathlib import Path
 from dht.checkpoint import CheckpointFiles
 from dht.manifest import (
     CHUNK_SIZE_BYTES,
+    DELTA,
     KINDS,
     TRAINER_STATE,
     FileEntry,
@@ -36,6 +37,7 @@ from dht.manifest import (
 MAX_BLOB_BYTES = 64 * 1024 * 1024
 FETCHED_BYTES = 4 << 30  # 512 submissions of the largest size that relays take: more than are read at any time
 KEEP_VERSIONS = 5  # the report's relays keep the last five
+KEEP_DELTAS = 10  # two to each of the last five policies, see `node.deltas`
 KEEP_STATES = 2  # the newest, and the one before, from which the newest can be computed again
 
 
@@ -54,7 +56,7 @@ class ContentStore:
         self._fetched_bytes = fetched_bytes
         self._fetched: dict[bytes, int] = {}
         """Blobs that may go, oldest first, with their sizes."""
-        self._keep = dict.fromkeys(KINDS, keep_versions) | {TRAINER_STATE: KEEP_STATES}
+        self._keep = dict.fromkeys(KINDS, keep_versions) | {TRAINER_STATE: KEEP_STATES, DELTA: KEEP_DELTAS}
         self._checkpoints: dict[bytes, CheckpointFiles] = {}
         self._expected: Counter[bytes] = Counter()
         self._arrived = asyncio.Event()
@@ -138,24 +140,23 @@ class ContentStore:
         `link`: the files are never written to again, so a second name for them does instead of a copy.
         Raises StoreError.
         """
-        staged = self.folder / "staging" / secrets.token_hex(8)
-        staged.mkdir()
-        try:
-            paths = sorted(source.iterdir())
-            if not paths or not all(path.is_file() for path in paths):
-                raise StoreError(f"{source} is not a flat folder of files")
+        paths = sorted(source.iterdir())
+        if not paths or not all(path.is_file() for path in paths):
+            raise StoreError(f"{source} is not a flat folder of files")
+        with self.staging() as staged:
             manifest = Manifest(
                 run_id=self.run_id, kind=kind, version=version, chunk_size_bytes=self._chunk_size_bytes,
                 files=tuple(self._take(path, staged / path.name, link) for path in paths),
             )  # fmt: skip
             data = encode_manifest(manifest)
-            target = self._staged(manifest_id(data))
-            if target.exists():
-                shutil.rmtree(target)
-            os.replace(staged, target)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+            self._keep_staged(staged, manifest_id(data))
         return data
+
+    def stage_as(self, content: bytes, write: Callable[[Path], None]) -> None:
+        """Stages the checkpoint `content` from what `write` puts into a folder; it answers for the files' hashes."""
+        with self.staging() as staged:
+            write(staged)
+            self._keep_staged(staged, content)
 
     def seal(self, data: bytes) -> bytes:
         """Makes a checkpoint of what was staged under this manifest; returns its id.
@@ -267,6 +268,21 @@ class ContentStore:
     def _drop_incoming(self, content: bytes) -> None:
         shutil.rmtree(self.folder / "incoming" / content.hex(), ignore_errors=True)
         (self.folder / "incoming" / f"{content.hex()}.bitmap").unlink(missing_ok=True)
+
+    @contextmanager
+    def staging(self) -> Iterator[Path]:
+        """A new empty folder on the store's disk, which is gone afterwards unless it was moved."""
+        folder = self.folder / "staging" / secrets.token_hex(8)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _keep_staged(self, folder: Path, content: bytes) -> None:
+        if self._staged(content).exists():
+            shutil.rmtree(self._staged(content))
+        os.replace(folder, self._staged(content))
 
     def _staged(self, content: bytes) -> Path:
         return self.folder / "staging" / content.hex()

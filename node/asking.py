@@ -21,6 +21,7 @@ from node.child import ChildDied, ChildError, open_child
 from node.config import RunConfig
 from node.errors import UserError
 from node.generation import engine_environment
+from node.progress import Progress
 from rl.answers import Answers
 from rl.draw import draw_problems
 from rl.tasks import Task, load_task
@@ -65,14 +66,14 @@ def chosen(task: Task, limit: int | None, seed: int) -> tuple[int, ...]:
     return draw_problems(keccak(b"intellect-node/limit/1" + seed.to_bytes(8, "big")), limit, task.size)
 
 
-def ask(folder: Path, asking: Asking, take: Take, *, begin: int = 0) -> dict[str, Any]:
+def ask(folder: Path, asking: Asking, take: Take, progress: Progress, *, begin: int = 0) -> dict[str, Any]:
     """Ask the policy in `folder`; `take` gets the answers part by part, in order, from part `begin` on.
 
     Returns what computed them, and in which arithmetic. Raises UserError.
     """
     with tempfile.TemporaryDirectory(prefix="intellect-node-") as scratch:
         try:
-            return trio.run(_ask, folder, asking, take, begin, Path(scratch) / "engine.log")
+            return trio.run(_ask, folder, asking, take, progress, begin, Path(scratch) / "engine.log")
         except ChildError as fault:
             raise UserError(
                 f"{folder}: {fault.message}", fix="check the folder, the task and the settings that it names"
@@ -84,8 +85,11 @@ def ask(folder: Path, asking: Asking, take: Take, *, begin: int = 0) -> dict[str
             ) from death
 
 
-async def _ask(folder: Path, asking: Asking, take: Take, begin: int, log_path: Path) -> dict[str, Any]:
+async def _ask(
+    folder: Path, asking: Asking, take: Take, progress: Progress, begin: int, log_path: Path
+) -> dict[str, Any]:
     config = asking.config
+    progress.waits(f"starting the engine on {folder}")
     async with open_child(
         [sys.executable, "-m", "node.answers_child"], name="engine", log_path=log_path, env=engine_environment(config)
     ) as engine:
@@ -105,8 +109,11 @@ async def _ask(folder: Path, asking: Asking, take: Take, begin: int, log_path: P
             samples=asking.samples,
             seed=asking.seed,
         )
+        progress.begins()
         for part in range(begin, asking.parts):
-            take(_read(await engine.call("answer", timeout_s=PART_TIMEOUT_S, part=part)))
+            answers = _read(await engine.call("answer", timeout_s=PART_TIMEOUT_S, part=part))
+            take(answers)
+            progress.add(len(answers))
         return started
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from dht.keys import provider_key
-from dht.manifest import MAX_CHECKPOINT_BYTES, POLICY
+from dht.manifest import DELTA, MAX_CHECKPOINT_BYTES, POLICY
 from dht.plan import ContentUnavailable
 from dht.records import ProviderRecord, SignedRecord
 from node.announcer import Announcer
@@ -152,6 +152,39 @@ class Content:
             self._arriving[manifest_hash] -= 1
             if manifest_hash not in self._checkpoints:
                 self.withdraw(manifest_hash)
+        return Path(found["folder"])
+
+    async def make_delta(self, base: bytes, result: bytes, *, timeout_s: float = 600.0) -> tuple[bytes, int]:
+        """Makes, serves and announces what turns policy `base` into `result`, both of them here.
+
+        Returns its manifest hash and its size in bytes. Raises StoreError (also where it saves nothing), NetworkDown.
+        """
+        made = await self._link.call("make_delta", timeout_s=timeout_s, base=base, result=result)
+        self._keep_checkpoints(made["kept"])
+        self.announce(made["manifest_hash"])
+        return made["manifest_hash"], made["size_bytes"]
+
+    async def fetch_by_delta(
+        self, manifest_hash: bytes, *, base: bytes, delta: bytes, max_bytes: int, timeout_s: float,
+        announce: bool = True,
+    ) -> Path:  # fmt: skip
+        """Policy `manifest_hash` as a delta to policy `base`, which is here: as `fetch_checkpoint`, in fewer bytes.
+
+        Raises ContentUnavailable after `timeout_s`; DeltaInvalid, StoreError and ManifestInvalid at once (fetch all
+        of the policy instead).
+        """
+        deadline = trio.current_time() + timeout_s
+        await self.fetch_checkpoint(delta, timeout_s=timeout_s, announce=announce, kind=DELTA, max_bytes=max_bytes)
+
+        async def attempt(providers: Sequence[str], left_s: float) -> Any:
+            return await self._link.call(
+                "apply_delta", timeout_s=left_s, manifest_hash=manifest_hash, base=base, delta=delta, urls=providers
+            )
+
+        found = await self._fetch(manifest_hash, (), deadline - trio.current_time(), attempt)
+        self._keep_checkpoints(found["kept"])
+        if announce:
+            self.announce(manifest_hash)
         return Path(found["folder"])
 
     async def measure_chunk(self, manifest_hash: bytes, urls: Sequence[str], *, timeout_s: float) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from dht.directory import PublishRefused
 from dht.download import Downloader
 from dht.kademlia import KademliaDirectory
 from dht.lean_hivemind import DHT_CLOCK
-from dht.manifest import MAX_MANIFEST_BYTES, check_asked, chunk_places, open_manifest
+from dht.manifest import MAX_CHECKPOINT_BYTES, MAX_MANIFEST_BYTES, POLICY, check_asked, chunk_places, open_manifest
+from dht.patching import policy, stage_delta, stage_result
 from dht.plan import ContentUnavailable
 from dht.records import Authority, RecordInvalid, SignedRecord, encode_record, open_record
 from dht.signing import RecordDomain
@@ -162,6 +163,37 @@ class Dhtd:
             "kept": self._kept(),
         }  # fmt: skip
 
+    async def make_delta(self, *, base: bytes, result: bytes) -> dict[str, Any]:
+        """Makes what turns one policy into another, both of them here; from now on it is served.
+
+        Returns {manifest_hash, size_bytes, kept}. Raises StoreError.
+        """
+        store = self._open_store
+        data = await asyncio.to_thread(stage_delta, store, base, result)
+        size_bytes = open_manifest(data, run_id=store.run_id).size_bytes
+        return {"manifest_hash": store.seal(data), "size_bytes": size_bytes, "kept": self._kept()}
+
+    async def apply_delta(
+        self, *, manifest_hash: bytes, base: bytes, delta: bytes, urls: Sequence[str]
+    ) -> dict[str, Any]:
+        """Makes policy `manifest_hash` of policy `base` and a delta, both of them here; its manifest comes from `urls`.
+
+        Returns {folder, offenders, kept}. Raises StoreError, DeltaInvalid, ManifestInvalid, ContentUnavailable.
+        """
+        store = self._open_store
+        with store.expecting(manifest_hash):
+            async with self._lock(manifest_hash):
+                found = await self._fetch(manifest_hash, urls, MAX_MANIFEST_BYTES)
+                data = Path(found["path"]).read_bytes()
+                check_asked(open_manifest(data, run_id=store.run_id), kind=POLICY, max_bytes=MAX_CHECKPOINT_BYTES)
+                files = store.checkpoint(manifest_hash)
+                if files is None or not files.complete:
+                    await asyncio.to_thread(partial(stage_result, store, data, base=base, delta=delta))
+                    store.seal(data)
+        return {
+            "folder": str(policy(store, manifest_hash).folder), "offenders": found["offenders"], "kept": self._kept(),
+        }  # fmt: skip
+
     async def measure_chunk(self, *, manifest_hash: bytes, urls: Sequence[str]) -> dict[str, Any]:
         """Fetches one of the largest chunks of a checkpoint from the first of `urls` that has it, and forgets it.
 
@@ -190,7 +222,7 @@ class Dhtd:
             "checkpoints": [
                 {"version": f.manifest.version, "kind": f.manifest.kind, "manifest_hash": f.content,
                  "chunks": len(f.places), "chunks_here": sum(f.have), "complete": f.complete,
-                 "folder": str(f.folder)}
+                 "folder": str(f.folder), "size_bytes": f.manifest.size_bytes}
                 for f in store.checkpoints()
             ],
         }  # fmt: skip
@@ -273,8 +305,8 @@ async def serve() -> None:
     """Serves the handlers until stdin ends, then stops what was started, in CLOSE_TIMEOUT_S at most."""
     dhtd = Dhtd()
     names = ("start", "set_manager", "change_admitted", "publish", "lookup", "add_blob", "remove_blob",
-             "publish_checkpoint", "fetch_blob", "fetch_checkpoint", "measure_chunk", "add_providers", "status",
-             "clock", "set_clock")  # fmt: skip
+             "publish_checkpoint", "make_delta", "apply_delta", "fetch_blob", "fetch_checkpoint", "measure_chunk",
+             "add_providers", "status", "clock", "set_clock")  # fmt: skip
     try:
         await serve_asyncio({name: getattr(dhtd, name) for name in names}, expected=(ContentUnavailable, PortTaken))
     finally:

@@ -16,6 +16,7 @@ from typing import Any
 import trio
 
 from dht.checkpoint import CheckpointWrong
+from dht.delta import DeltaInvalid
 from dht.directory import PublishRefused
 from dht.manifest import ManifestInvalid
 from dht.plan import ContentUnavailable
@@ -32,7 +33,7 @@ FEW_THREADS = {  # hivemind imports torch; ENGINE.md: spinning OpenMP teams take
     "OMP_WAIT_POLICY": "PASSIVE", "CUDA_VISIBLE_DEVICES": "",
 }  # fmt: skip
 TYPED = {cls.__name__: cls for cls in (
-    RecordInvalid, PublishRefused, ContentUnavailable, CheckpointWrong, ManifestInvalid, StoreError,
+    RecordInvalid, PublishRefused, ContentUnavailable, CheckpointWrong, DeltaInvalid, ManifestInvalid, StoreError,
 )}  # fmt: skip
 
 log = logging.getLogger(__name__)

@@ -83,13 +83,7 @@ def told(report: Mapping[str, Any]) -> list[str]:
 
 def _answers(name: str, folder: Path, asking: Asking) -> tuple[list[Answers], dict[str, Any]]:
     answers: list[Answers] = []
-    progress = Progress(name, len(asking.indices))
-
-    def take(part: list[Answers]) -> None:
-        answers.extend(part)
-        progress.add(len(part))
-
-    started = ask(folder, asking, take)
+    started = ask(folder, asking, answers.extend, Progress(name, len(asking.indices)))
     if not graded(answers):
         raise UserError(
             f"of no problem all {asking.samples} answers could be graded",

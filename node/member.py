@@ -87,7 +87,9 @@ async def live(place: Place, ring: LogRing) -> None:
     admission.listen(peer)
     desk.listen(peer)
     serves = role == "relay" or place.config.worker.serve
-    policies = Policies(ledger, network, place.metrics, pool_id=pool_id, serve=serves)
+    policies = Policies(
+        ledger, network, place.metrics, pool_id=pool_id, serve=serves, by_delta=place.config.network.deltas
+    )
 
     async def work() -> None:
         await admission.wait()

@@ -19,6 +19,7 @@ from ledger.client import Ledger
 from ledger.types import Checkpoint
 from node.chain import POLL_S, on_chain
 from node.child import ChildError
+from node.deltas import fetch_policy
 from node.dhtd_link import NetworkDown
 from node.errors import DiskFull
 from node.metrics import MetricsLog
@@ -32,10 +33,14 @@ FETCH_TIMEOUT_S, RETRY_S = 600.0, 5.0
 class Policies:
     """The verified checkpoints of one pool that lie on this node's disk."""
 
-    def __init__(self, ledger: Ledger, network: Network, metrics: MetricsLog, *, pool_id: int, serve: bool) -> None:
-        """`serve`: announce this node as a provider while it still fetches (relays do, workers stay private)."""
+    def __init__(
+        self, ledger: Ledger, network: Network, metrics: MetricsLog, *, pool_id: int, serve: bool, by_delta: bool
+    ) -> None:
+        """`serve`: announce this node as a provider while it still fetches (relays do, workers stay private).
+        `by_delta`: take deltas where they are cheaper.
+        """
         self._ledger, self._network, self._metrics = ledger, network, metrics
-        self._pool_id, self._serve = pool_id, serve
+        self._pool_id, self._serve, self._by_delta = pool_id, serve, by_delta
         self._arrived = trio.Event()
         self.folders: dict[int, Path] = {}
         """Version → folder; read only, pruned with its version."""
@@ -76,9 +81,10 @@ class Policies:
         began = trio.current_time()
         try:
             with span(self._metrics, Activity.FETCHING):
-                folder = await self._network.content.fetch_checkpoint(
-                    checkpoint.manifest_hash, timeout_s=FETCH_TIMEOUT_S, announce=self._serve
-                )
+                fetched = await fetch_policy(
+                    self._ledger, self._network, self._pool_id, checkpoint,
+                    by_delta=self._by_delta, timeout_s=FETCH_TIMEOUT_S, announce=self._serve,
+                )  # fmt: skip
         except (ManifestInvalid, CheckpointWrong) as fault:
             log.error("policy %d is dropped, waiting for a newer one: %s", checkpoint.version, fault)
             return True
@@ -88,9 +94,15 @@ class Policies:
             log.warning("policy %d is not here yet, trying again in %.0f s: %s", checkpoint.version, RETRY_S, fault)
             return False
         seconds = trio.current_time() - began
-        log.info("policy %d is here after %.1f s", checkpoint.version, seconds)
-        self._metrics.write("policy", version=checkpoint.version, fetch_s=round(seconds, 2))
-        self.folders[checkpoint.version] = folder
+        log.info(
+            "policy %d is here after %.1f s, %.1f of %.1f MB were fetched",
+            checkpoint.version, seconds, fetched.fetched_bytes / 1e6, fetched.whole_bytes / 1e6,
+        )  # fmt: skip
+        self._metrics.write(
+            "policy", version=checkpoint.version, fetch_s=round(seconds, 2), fetched_bytes=fetched.fetched_bytes,
+            whole_bytes=fetched.whole_bytes, deltas=fetched.deltas,
+        )  # fmt: skip
+        self.folders[checkpoint.version] = fetched.folder
         for version in [v for v, path in self.folders.items() if not path.exists()]:
             del self.folders[version]
         self._arrived.set()

@@ -31,18 +31,23 @@ class Progress:
         self._out, self._clock = out or sys.stderr, clock
         self._start_s = self._said_s = clock()
 
+    def waits(self, why: str) -> None:
+        """What is waited for before the first problem."""
+        self._write(f"{self._what}: {why}", stays=False)
+
+    def begins(self) -> None:
+        """The first problem is begun: the pace counts from now."""
+        self._start_s = self._said_s = self._clock()
+
     def add(self, count: int) -> None:
         """So many more are done."""
         self._done += count
         now_s = self._clock()
-        rewritten, finished = self._out.isatty(), self._done >= self._total
-        if not rewritten and not finished and now_s - self._said_s < EVERY_S:
+        finished = self._done >= self._total
+        if not self._out.isatty() and not finished and now_s - self._said_s < EVERY_S:
             return
         self._said_s = now_s
-        line = self.line(now_s)
-        end = "\n" if finished or not rewritten else ""
-        self._out.write((f"\r\x1b[2K{line}" if rewritten else line) + end)
-        self._out.flush()
+        self._write(self.line(now_s), stays=finished)
 
     def line(self, now_s: float) -> str:
         """What is said at that time."""
@@ -51,3 +56,9 @@ class Progress:
         if made > 0 and self._done < self._total:
             said += f", about {took_s / made * (self._total - self._done):.0f} s left"
         return said
+
+    def _write(self, line: str, *, stays: bool) -> None:
+        """`stays`: the next line does not take its place in a terminal."""
+        rewritten = self._out.isatty()
+        self._out.write((f"\r\x1b[2K{line}" if rewritten else line) + ("\n" if stays or not rewritten else ""))
+        self._out.flush()

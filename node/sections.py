@@ -193,6 +193,9 @@ class Network(Section):
     keep_versions: int = Field(
         5, ge=1, le=100, description="policy versions kept on disk and served (the report's relays keep 5)"
     )
+    deltas: bool = Field(
+        True, description="fetch a policy as what has changed since one that is here, and let the trainer make that"
+    )
     request_timeout_s: float = Field(30.0, gt=0, le=3600, description="longest wait for a peer's reply")
     heartbeat_s: float = Field(
         10.0,

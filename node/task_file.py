@@ -113,14 +113,9 @@ def filter_task(task: Task, asking: Asking, folder: Path, out: Path, band: Band)
     if out.exists() and not beside.exists():
         raise UserError(f"{out} exists and was not made by a filter", fix="name another file with --out")
     with AnswerFile(beside, question(task, asking, folder), part=PART) as file:
-        progress = Progress("answered", task.size, done=len(file.answers))
-
-        def take(answers: list[Answers]) -> None:
-            file.append(answers)
-            progress.add(len(answers))
-
         if len(file.answers) < task.size:
-            ask(folder, asking, take, begin=len(file.answers) // PART)
+            progress = Progress("answered", task.size, done=len(file.answers))
+            ask(folder, asking, file.append, progress, begin=len(file.answers) // PART)
         kept, counts = filtered(task, file.answers, band)
     if not kept:
         told = ", ".join(f"{count} {place}" for place, count in counts.items())

@@ -21,6 +21,7 @@ from node.batches import Batches, Gathering, bounds_of
 from node.chain import on_chain
 from node.child import ChildDied, ChildError, ChildTimeout, open_child
 from node.collapse_watch import CollapseWatch
+from node.deltas import DeltaMaker
 from node.dhtd_link import NetworkDown
 from node.errors import DiskFull, UserError
 from node.lease import Lease
@@ -56,7 +57,7 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
         online_filter=config.rl.online_filter,
     )
     gathering = Gathering(config, ledger, network, batches, place.metrics)
-    policies = Policies(ledger, network, place.metrics, pool_id=pool_id, serve=True)
+    policies = Policies(ledger, network, place.metrics, pool_id=pool_id, serve=True, by_delta=config.network.deltas)
     lease = Lease(ledger, pool_id=pool_id, address=place.address)
     states = States(network, data_dir / "states", me=place.address)
     try:
@@ -75,7 +76,9 @@ async def run(place: Place, overseer: Overseer, *, base: Path) -> None:
             if await _stand_by(lease, policies, states, batches, steps):
                 nursery.start_soon(lease.keep)
                 nursery.start_soon(overseer.run)
-                publication = _Publication(pool_id, ledger, network, lease, batches, states)
+                deltas = DeltaMaker(network, wanted=config.network.deltas)
+                publication = _Publication(pool_id, ledger, network, lease, batches, states, deltas)
+                nursery.start_soon(deltas.run, publication.run_state)
                 resume = Resume(
                     ledger, network, training, policies, states, gathering,
                     pool_id=pool_id, base=base, announce=publication.on_ledger,
@@ -173,15 +176,18 @@ class _Publication:
     """What this trainer says as the manager, on the ledger and in its run state; silent without its lease."""
 
     def __init__(
-        self, pool_id: int, ledger: Ledger, network: Network, lease: Lease, batches: Batches, states: States
-    ) -> None:
+        self, pool_id: int, ledger: Ledger, network: Network, lease: Lease, batches: Batches, states: States,
+        deltas: DeltaMaker,
+    ) -> None:  # fmt: skip
         self._pool_id, self._ledger, self._network = pool_id, ledger, network
-        self._lease, self._batches, self._states = lease, batches, states
+        self._lease, self._batches, self._states, self._deltas = lease, batches, states, deltas
         self._at: Position | None = None
 
     async def publish(self, folder: Path, version: int) -> Position:
         """Serve the policy in `folder`, put it on the ledger, and tell everyone. Raises Fenced."""
         manifest_hash = await self._network.content.publish_checkpoint(folder, version)
+        if await self._deltas.make_first(version):
+            self.run_state()  # whoever reads of the policy on the ledger then knows of the delta
         await self.on_ledger(version, manifest_hash)
         at = Position(version=version, folder=folder, manifest_hash=manifest_hash)
         self.policy(at)
@@ -213,6 +219,7 @@ class _Publication:
                 policy_version=self._at.version,
                 manifest_hash=self._at.manifest_hash,
                 state_hash=self._states.shared,
+                deltas=self._deltas.links,
             )
         )
 

@@ -31,6 +31,7 @@ from ledger.errors import Reverted
 from node.batches import Batches
 from node.child import ChildDied, open_child
 from node.config import RunConfig, parse_config
+from node.deltas import DeltaMaker
 from node.metrics import MetricsLog
 from node.resume import Resume
 from node.states import States
@@ -181,7 +182,7 @@ async def live(folder: Path, model: Path, death: Death | None) -> None:
     ):
         training, accepted = Training(child, config, states, folder / "checkpoints"), Accepted()
         nursery.start_soon(accepted.fill, batches)
-        publication = _Publication(1, ledger, network, network, batches, states)  # type: ignore[arg-type]
+        publication = _Publication(1, ledger, network, network, batches, states, DeltaMaker(network, wanted=False))  # type: ignore[arg-type]
         resume = Resume(
             ledger, network, training, policies, states, accepted,  # type: ignore[arg-type]
             pool_id=1, base=model, announce=publication.on_ledger,

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
 
+from dht.signing import RecordDomain
 from ledger.anvil import Anvil, anvil, anvil_binary
 from node import local
 from node.config import RunConfig, parse_config
 from node.wallet import create_wallet
+from tests.node.real_network import Opener, opener_of
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +37,19 @@ def home(tmp_path: Path, config: RunConfig, request: pytest.FixtureRequest) -> P
         key = bytes(participant.account.key)
         create_wallet(tmp_path / f"{participant.name}.json", "secret", iterations=2, key=key)
     return tmp_path
+
+
+@pytest.fixture
+def accounts() -> list[LocalAccount]:
+    return [Account.from_key(bytes([number]) * 32) for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def domain(accounts: list[LocalAccount]) -> RecordDomain:
+    return RecordDomain(chain_id=31337, contract=accounts[0].address, salt=b"s" * 32, run_id=b"r" * 32)
+
+
+@pytest.fixture
+def opener(accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path) -> Opener:
+    """Of real networks, see `real_network`."""
+    return opener_of(accounts, domain, tmp_path)

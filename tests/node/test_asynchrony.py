@@ -144,7 +144,7 @@ class Worker:
         self.metrics = MetricsLog(folder / "metrics.jsonl", now_s=trio.current_time)
         self.tail = MetricsTail(folder / "metrics.jsonl")
         self.outbox = Outbox(NodeState(folder, b"r" * 32), folder / "submissions")
-        self.policies = Policies(world, world, self.metrics, pool_id=1, serve=False)  # type: ignore[arg-type]
+        self.policies = Policies(world, world, self.metrics, pool_id=1, serve=False, by_delta=False)  # type: ignore[arg-type]
         place: Any = SimpleNamespace(
             config=world.config, ledger=world, network=world, address=address(number), pool_id=1, data_dir=folder,
             metrics=self.metrics,

@@ -9,14 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
-from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
 from dht.keys import node_key, node_keys, provider_key
@@ -27,13 +25,12 @@ from dht.signing import RecordDomain
 from dht.store import StoreError
 from node.child import open_child
 from node.dhtd_link import NetworkStartFailed
-from node.network import Network, NetworkConfig, open_network
-from node.state import NodeState
+from node.network import Network
 from tests.dht.directory_contract import CHECKS, EPOCH, PEER, Bench
+from tests.node.real_network import Opener
 
 LIMIT_S = 90.0
 ROOT = Path(__file__).resolve().parents[2]
-Opener = Callable[..., AbstractAsyncContextManager[Network]]
 
 ROGUE = """
 import asyncio, sys, time
@@ -59,35 +56,6 @@ async def push(key, subject, data):
     return [len(answers), sum(bool(a and a[0]) for a in answers)]
 asyncio.run(serve_asyncio({"start": start, "keep": keep, "push": push}))
 """
-
-
-@pytest.fixture
-def accounts() -> list[LocalAccount]:
-    return [Account.from_key(bytes([number]) * 32) for number in (1, 2, 3)]
-
-
-@pytest.fixture
-def domain(accounts: list[LocalAccount]) -> RecordDomain:
-    return RecordDomain(chain_id=31337, contract=accounts[0].address, salt=b"s" * 32, run_id=b"r" * 32)
-
-
-@pytest.fixture
-def opener(accounts: list[LocalAccount], domain: RecordDomain, tmp_path: Path) -> Opener:
-    @asynccontextmanager
-    async def opened(
-        number: int, *bootstrap: str, admitted: frozenset[str] | None = None, **options: object
-    ) -> AsyncIterator[Network]:
-        config = NetworkConfig(bootstrap=bootstrap, chunk_size_bytes=4096, **options)
-        (folder := tmp_path / str(number)).mkdir(exist_ok=True)
-        authority = Authority(manager=accounts[0].address, epoch=EPOCH)
-        with closing(NodeState(folder)) as state:
-            async with open_network(
-                config, account=accounts[number], domain=domain, authority=authority, data_dir=folder, state=state,
-                admitted=admitted,
-            ) as network:  # fmt: skip
-                yield network
-
-    return opened
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

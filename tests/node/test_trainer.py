@@ -14,6 +14,7 @@ from dht.records import RunStateRecord
 from ledger.errors import Reverted
 from node.batches import Batches
 from node.child import ChildDied, ChildError
+from node.deltas import DeltaMaker
 from node.errors import DiskFull
 from node.lease import Fenced
 from node.resume import Position
@@ -69,7 +70,8 @@ async def publication_of(chain: Chain) -> tuple[_Publication, Net, Ledger, Any, 
     await lease.acquire()
     net, ledger, batches = Net(), Ledger(chain, A), Batches(first_step=3, wanted=1)
     states: Any = SimpleNamespace(shared=b"s" * 32)
-    return _Publication(1, ledger, net, lease, batches, states), net, ledger, lease, batches  # type: ignore[arg-type]
+    deltas = DeltaMaker(net, wanted=False)  # type: ignore[arg-type]
+    return _Publication(1, ledger, net, lease, batches, states, deltas), net, ledger, lease, batches  # type: ignore[arg-type]
 
 
 async def test_it_tells_step_policy_and_state_under_its_lease(autojump_clock: trio.testing.MockClock) -> None:
