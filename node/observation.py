@@ -64,6 +64,11 @@ class NodeView:
     tokens: int = 0
     generating_s: float = 0.0
     policy_version: int = -1
+    fetched_bytes: int = 0
+    """Of policies, that came over the network."""
+    whole_bytes: int = 0
+    """Of those policies themselves; more, where they came as deltas."""
+    deltas: int = 0
 
     @property
     def tokens_per_s(self) -> float:
@@ -185,7 +190,12 @@ class Observation:
                 view.activity = f"generated {metric['counter']} for step {metric['step']}"
             case "received":
                 view.activity = "took a submission"
-            case "policy" | "swap":
+            case "policy":
+                view.policy_version = max(view.policy_version, metric["version"])
+                view.fetched_bytes += metric["fetched_bytes"]
+                view.whole_bytes += metric["whole_bytes"]
+                view.deltas += metric["deltas"]
+            case "swap":
                 view.policy_version = max(view.policy_version, metric["version"])
 
     def _judge_said(self, event: VerdictRevealed) -> None:

@@ -77,6 +77,9 @@ def key_figures(observation: Observation, *, minutes: float, peak_memory_gb: flo
         "validators": sum(view.role == "validator" for view in views),
         "dissents": sum(view.dissents for view in views),
         "unjudged": sum(view.submissions - view.accepted - view.rejected - view.late for view in views),
+        "weights_fetched_mb": round(sum(view.fetched_bytes for view in views) / 1e6, 1),
+        "weights_saved_mb": round(sum(view.whole_bytes - view.fetched_bytes for view in views) / 1e6, 1),
+        "deltas": sum(view.deltas for view in views),
         "verdict_p50_s": _rounded(observation.latency_p50_s),
         "verdict_max_s": _rounded(max(observation.latencies_s, default=None)),
     }
@@ -122,12 +125,24 @@ def summary_text(observation: Observation, out: Path) -> str:
     if first is not None and last is not None:
         lines.append(f"reward {first:.2f} → {last:.2f} ({(last - first) * 100:+.0f} points)")
     lines += [f"step {warning['step']}: {warning['told']}" for warning in observation.warnings]
+    lines += weights_told(observation)
     width = max((len(name) for name in observation.nodes), default=0)
     lines += [f"  {view.name:<{width}}  {fate(view, observation)}" for view in observation.nodes.values()]
     model = out / "model"
     if model.exists():
         lines.append(f"model   {model}")
     return "\n".join([*lines, f"report  {out / 'report.html'}"])
+
+
+def weights_told(observation: Observation) -> list[str]:
+    """How much of the policies came over the network, in a line; none before the first."""
+    views = observation.nodes.values()
+    whole, fetched = (sum(sizes) for sizes in ([v.whole_bytes for v in views], [v.fetched_bytes for v in views]))
+    if not whole:
+        return []
+    deltas = sum(view.deltas for view in views)
+    saved = f"{(whole - fetched) / whole:.0%} saved by {deltas} deltas"
+    return [f"weights {fetched / 1e6:,.0f} MB fetched for {whole / 1e6:,.0f} MB of policies ({saved})"]
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -150,16 +150,23 @@ def test_a_checkpoint_makes_the_newest_policy() -> None:
     assert seen.policy_version == 7
 
 
+def of(fetched: int, whole: int, deltas: int) -> dict[str, int]:
+    """The sizes in a line on a policy that came."""
+    return {"fetched_bytes": fetched, "whole_bytes": whole, "deltas": deltas}
+
+
 def test_metrics_give_speed_policy_steps_and_verdicts() -> None:
     seen = observe()
     for tokens in (600, 400):
         seen.see_metric("worker-1", {"kind": "generated", "step": 0, "counter": 1, "tokens": tokens, "seconds": 5.0})
-    seen.see_metric("worker-1", {"kind": "policy", "version": 3, "fetch_s": 0.1})
+    seen.see_metric("worker-1", {"kind": "policy", "version": 2, "fetch_s": 0.1, **of(2_700, 2_700, 0)})
+    seen.see_metric("worker-1", {"kind": "policy", "version": 3, "fetch_s": 0.1, **of(20, 2_700, 1)})
     seen.see_metric("worker-1", {"kind": "engine", "seconds": 4.0, "compute_type": "float32"})
     seen.see_metric("validator", {"kind": "verdict", "node": WORKER, "outcome": "accepted"})
     seen.see_metric("validator", {"kind": "step", "step": 0, "reward": 0.5})
     worker = seen.nodes["worker-1"]
     assert (worker.tokens, worker.tokens_per_s, worker.policy_version) == (1000, 100.0, 3)
+    assert (worker.fetched_bytes, worker.whole_bytes, worker.deltas) == (2_720, 5_400, 1)
     assert (len(seen.steps), len(seen.verdicts)) == (1, 1)
     assert seen.verdicts[0]["validator"] == "validator"
 

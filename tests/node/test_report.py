@@ -20,6 +20,7 @@ TOKEN = 10**18
 FIGURES = {
     "reward_first", "reward_last", "steps", "minutes", "peak_memory_gb", "cheats_ejected", "honest_rejected",
     "submissions", "tokens_per_s", "validators", "dissents", "unjudged", "verdict_p50_s", "verdict_max_s",
+    "weights_fetched_mb", "weights_saved_mb", "deltas",
 }  # fmt: skip
 FILES = ["report.html", "report.json", "reward.png", "timeline.png"]
 REWARDS = [0.1, 0.2, 0.5, 0.7, 0.8, 0.9]
@@ -62,7 +63,7 @@ def observe(steps: int) -> Observation:
         view(6, "bribed", "validator", honest=False, verdicts=3, dissents=2),
         view(
             4, "worker-1", "worker", submissions=5, accepted=4, late=1, tokens=6000, generating_s=60, policy_version=5,
-            units=2000, credit_wei=2 * TOKEN,
+            units=2000, credit_wei=2 * TOKEN, fetched_bytes=272_000_000, whole_bytes=540_000_000, deltas=1,
         ),
         view(
             5, "cheat", "worker", honest=False, member=False, ejected=True, submissions=2, rejected=1, stake_wei=0,
@@ -108,6 +109,8 @@ def test_the_figures_of_a_run(run: Path) -> None:
     assert document["nodes"][5]["fate"].startswith("Ejected.")
     assert (document["validators"], document["dissents"], document["unjudged"]) == (2, 2, 1)
     assert (document["verdict_p50_s"], document["verdict_max_s"]) == (5.0, 12.0)
+    assert (document["weights_fetched_mb"], document["weights_saved_mb"], document["deltas"]) == (272.0, 268.0, 1)
+    assert report.weights_told(observe(6)) == ["weights 272 MB fetched for 540 MB of policies (50% saved by 1 deltas)"]
     assert [node["dissents"] for node in document["nodes"]] == [0, 0, 0, 2, 0, 0]
 
 
