@@ -6,6 +6,7 @@ What each item found is kept, so that figures and page always hold the last resu
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import click
 
 from benchmarks.learning import items
 from benchmarks.page import fill
+from rl.hardware import thread_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = "scripts/bench_learning"
@@ -31,6 +33,8 @@ SCRIPT = "scripts/bench_learning"
 @click.option("--docs", is_flag=True, help="write tables into docs/learning.md and plots beside it")
 def main(names: tuple[str, ...], quick: bool, target: Path | None, out: Path | None, docs: bool) -> None:
     started = time.monotonic()
+    # Before an item imports torch, and for all processes that it starts: on few cores, teams of threads only spin.
+    os.environ.update(thread_environment(1))
     try:
         chosen = {name: items.load(name) for name in names or items.names()}
     except KeyError as fault:
