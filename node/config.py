@@ -1,7 +1,8 @@
 """A run's settings: one TOML file, read once into frozen models.
 
-Decides how the tables of `node.sections` are read, overridden, written and explained. Refuses unknown keys, values out
-of range and values of another type, naming key, value, range and the nearest known key. Opens nothing but the one file.
+Decides how the tables of `node.sections` and `node.role_sections` are read, overridden, written and explained. Refuses
+unknown keys, values out of range and values of another type, naming key, value, range and the nearest known key. Opens
+nothing but the one file.
 """
 
 from __future__ import annotations
@@ -17,20 +18,8 @@ from pydantic import ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from node.errors import ConfigError
-from node.sections import (
-    NAMED_PATTERNS,
-    Ledger,
-    Model,
-    Network,
-    Relay,
-    Requirements,
-    Rl,
-    Section,
-    Task,
-    Trainer,
-    Validator,
-    Worker,
-)
+from node.role_sections import Relay, Requirements, Trainer, Validator, Worker
+from node.sections import NAMED_PATTERNS, Ledger, Model, Network, Rl, Section, Task
 
 MAX_CONFIG_BYTES = 1 << 20
 

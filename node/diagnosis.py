@@ -39,8 +39,8 @@ from node.network import Network
 from node.peer_key import make_peer_key
 from node.peers import live_nodes, passing_client
 from node.preflight import machine_findings, probe_download
+from node.role_sections import Requirements
 from node.run_ledger import MIN_GAS_WEI, open_ledger
-from node.sections import Requirements
 from node.streams import Peer, StreamError, open_peer
 
 MAX_DIALLED_RELAYS = 3

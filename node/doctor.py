@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from node.facts import Cpu, Disk, Gpus, Memory, Port, Software
-from node.sections import Requirements
+from node.role_sections import Requirements
 from rl.hardware import choose_compute_type
 
 Status = Literal["ok", "warning", "problem"]

@@ -12,7 +12,7 @@ from dht.clock import CHAIN_TOLERANCE_S, ClockSample, ClockVerdict, off, offset_
 from node.doctor import Finding, ok, problem, warning
 from node.errors import UserError
 from node.facts import Account, DialBackAnswer, Download
-from node.sections import Requirements
+from node.role_sections import Requirements
 from node.show import ETHER_WEI, tokens
 
 LONG_FETCH_S = 600.0

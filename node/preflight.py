@@ -24,7 +24,7 @@ from node.facts import Download
 from node.handover import relay_urls
 from node.network import Network
 from node.probes import probe_cpu, probe_disk, probe_gpus, probe_memory, probe_ports, probe_software
-from node.sections import Requirements
+from node.role_sections import Requirements
 
 log = logging.getLogger(__name__)
 LEVELS = {"ok": logging.INFO, "warning": logging.WARNING, "problem": logging.ERROR}

@@ -12,7 +12,7 @@ from typing import Any
 
 from node.config import build_config
 from node.errors import ConfigError
-from node.sections import Requirements
+from node.role_sections import Requirements
 from rl import flat_json
 
 MAX_REQUIREMENTS_BYTES = 4096

@@ -12,7 +12,7 @@ from node import doctor, doctor_network
 from node.doctor import Finding, worst
 from node.errors import UserError
 from node.facts import Account, Cpu, DialBackAnswer, Disk, Download, Gpu, Gpus, Memory, Port, Software
-from node.sections import Requirements
+from node.role_sections import Requirements
 
 GB = 10**9
 ANY = Requirements()
