@@ -5,7 +5,6 @@ Decides how that is spelled and which exit code says what.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -82,8 +81,12 @@ def _checked(
     claim = verify_file.read_claim(claim_path) if claim_path else _claim_on_chain(chain, submission)
     options = verifier_options(config)
     compute_type = choose_compute_type(options["compute_type"], read_cpu_flags(), torch.cuda.is_available())
-    measured = thresholds_for(options["compute_type"], compute_type)
-    rules = Rules(**options["rules"], thresholds=dataclasses.replace(measured, **options["thresholds"]))
+    kind, departures = options["compute_type"], options["thresholds"]
+    rules = Rules(
+        **options["rules"],
+        thresholds=thresholds_for(kind, compute_type, departures),
+        second_look=thresholds_for(kind, "float32", departures),
+    )
     try:
         verdict, ran = verify_file.judge_each(
             file,

@@ -47,6 +47,8 @@ def evidence_told(grounds: Grounds) -> tuple[str, ...]:
     passed = ", ".join(name for name, code in found.checks if not code)
     numbers = ", ".join(f"{name} {'none' if value is None else f'{value:.6g}'}" for name, value in found.facts.items())
     lines = (f"{head}:", f"  {found.outcome} as of block {found.block}, {said}", f"  checks passed: {passed or 'none'}")
+    if any(name.startswith("second_") for name in found.facts):
+        lines = (*lines, "  looked at twice: what a quick look found was judged by an exact one, in float32 (second_…)")
     return (*lines, f"  measured: {numbers}") if numbers else lines
 
 

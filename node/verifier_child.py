@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,11 @@ class VerifierProcess:
 
         self._task = load_task(task)
         self._compute_type = choose_compute_type(compute_type, read_cpu_flags(), torch.cuda.is_available())
-        measured = thresholds_for(compute_type, self._compute_type)
-        self._rules = Rules(**rules, thresholds=replace(measured, **thresholds))
+        self._rules = Rules(
+            **rules,
+            thresholds=thresholds_for(compute_type, self._compute_type, thresholds),
+            second_look=thresholds_for(compute_type, "float32", thresholds),
+        )
         self._earlier = EarlierWork(Path(earlier) if earlier else None)
         self._policies: OrderedDict[int, Any] = OrderedDict()
         self._tested = False

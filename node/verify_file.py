@@ -17,10 +17,12 @@ from rl.tasks import Task
 from verify.policy import Policy
 from verify.rejection import Rejection
 from verify.rules import Claim, Rules
-from verify.verdict import CHECKS, Verdict, judge
+from verify.thresholds import Noise, Thresholds
+from verify.verdict import CHECKS, SECOND, Verdict, judge
 
 MAX_CLAIM_BYTES = 1 << 20
 """`explain --json` of a submission with a long story; evidence is smaller."""
+SECOND_LOOK_TOLD = f"what the first look found was looked at again, in float32: facts of that begin with {SECOND}"
 ORDER = tuple(check.name for check in CHECKS)
 """Every check by name, cheapest first."""
 Ran = tuple[tuple[str, Rejection | None], ...]
@@ -88,9 +90,18 @@ def claim_from(fields: Any, *, fix: str) -> Claim:
 
 def bounds(facts: Mapping[str, float], rules: Rules) -> dict[str, float]:
     """The highest value allowed of each measured fact that has a bound, as the checks apply it to a submission."""
-    limits = rules.thresholds
+    found: dict[str, float] = {"size_bytes": rules.max_file_bytes} | _of_look(facts, rules.thresholds, rules)
+    noise = {f.name: facts[f"noise_{f.name}"] for f in dataclasses.fields(Noise) if f"noise_{f.name}" in facts}
+    if noise:
+        second = {name.removeprefix(SECOND): value for name, value in facts.items() if name.startswith(SECOND)}
+        limits = rules.second_look.widened(Noise(**noise))
+        of_second = _of_look(facts | second, limits, rules)
+        found |= {f"{SECOND}{name}": bound for name, bound in of_second.items()}
+    return {name: bound for name, bound in found.items() if name in facts}
+
+
+def _of_look(facts: Mapping[str, float], limits: Thresholds, rules: Rules) -> dict[str, float]:
     found: dict[str, float] = {
-        "size_bytes": rules.max_file_bytes,
         "exponent_max": limits.block_exponents,
         "mantissa_max": limits.block_mantissa_mean,
         "median_max": limits.block_mantissa_median,
@@ -105,7 +116,7 @@ def bounds(facts: Mapping[str, float], rules: Rules) -> dict[str, float]:
         tokens = int(facts["tokens"])
         found["margin_mean"] = limits.margin(alone=False).mean_of(tokens)
         found["logprob_gap_mean"] = limits.logprob(alone=False).mean_of(tokens)
-    return {name: bound for name, bound in found.items() if name in facts}
+    return found
 
 
 def report(verdict: Verdict, ran: Ran, rules: Rules) -> dict[str, Any]:
@@ -131,6 +142,7 @@ def told(document: Mapping[str, Any], *, explain: bool) -> Sequence[str]:
             f"{check['check']:<{width}}  {'REJECTED' if check['result'] == 'rejected' else check['result']}"
             for check in document["checks"]
         ]
+        lines += [SECOND_LOOK_TOLD] if any(name.startswith(SECOND) for name in document["facts"]) else []
         lines.append("measured:")
         width = max(map(len, document["facts"]), default=0)
         for name, value in document["facts"].items():

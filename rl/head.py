@@ -3,8 +3,8 @@
 A long row's logits [tokens, vocabulary] never exist: forward keeps the running maximum and sums of a softmax over
 blocks, backward computes each block once more and needs no other memory of it. It costs a fourth matrix product and
 saves a dozen passes over memory. SmolLM2's head (576 x 49,152), 1,024 tokens, forward and backward, one thread of an
-AMD EPYC, CPU time and memory on top of inputs and their gradients, with whole logits and by blocks: float32 3.3 s and
-871 MB, 2.6 s and 31 MB; bfloat16 1.7 s and 927 MB, 0.8 s and 141 MB (the weight once more in bfloat16 among it).
+AMD EPYC, CPU time and memory beyond inputs and gradients (the weight's new gradient of 113 MB in it), with whole logits
+and by blocks: float32 2.6 s and 1,027 MB, 2.5 s and 149 MB; bfloat16 1.7 s and 1,083 MB, 1.0 s and 219 MB.
 
 It decides nothing about a loss. Softmax and entropy are in float32 (float64 of float64 states), whatever the product.
 """

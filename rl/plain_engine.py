@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, PreTrainedModel
 
+from rl.arithmetic import cast
 from rl.engine import ROWS, Completion, EngineFault, OwnSeeds, read_weights
 from rl.growing import Grower, Growing, ProofBuilder
 from rl.hardware import ComputeType
@@ -45,7 +46,7 @@ class TransformersEngine:
         for name in MORE_THAN_HEAD:
             if getattr(model.config, name, None) not in (None, 1, 1.0):
                 raise ValueError(f"the model's {name} is not applied by this engine; choose worker.backend = 'vllm'")
-        self._model: PreTrainedModel = model.to(device=self._device, dtype=getattr(torch, compute_type)).eval()
+        self._model: PreTrainedModel = cast(model.to(device=self._device), compute_type).eval()
         self._eos_token_id: int = AutoTokenizer.from_pretrained(folder, local_files_only=True).eos_token_id
         self._max_model_len = max_model_len
         self._grower, self._own_seeds = Grower(prove), OwnSeeds(seed)

@@ -13,16 +13,16 @@ from functools import cached_property
 from pathlib import Path
 
 from rl.draw import draw_seed
+from rl.hardware import ComputeType
 from rl.prompts import render_prompt
 from rl.rollouts import Rollout, RolloutFileInvalid, read_rollouts
 from rl.seeded import completion_key
 from rl.tasks import Problem, Task
 from verify.audit import audited_groups
 from verify.checks import dictated_problems
-from verify.computation import Choices, LogprobGaps, ProofFit, choices, logprob_gaps, proof_fit
 from verify.copies import Earlier, copy_surprise
+from verify.look import Look, second_look
 from verify.policy import Policy, Prefilled
-from verify.proofs import ProofFault
 from verify.rules import Claim, Rules
 from verify.sampled import Surprise, improbable_endings, repetitions, surprise
 
@@ -42,6 +42,7 @@ class Case:
     ) -> None:
         self.path, self.claim, self.rules, self.task = path, claim, rules, task
         self._load_policy, self._earlier = load_policy, earlier
+        self._passes: dict[ComputeType, Sequence[Prefilled]] = {}
 
     @property
     def file(self) -> Path:
@@ -100,24 +101,32 @@ class Case:
         return tuple(replace(r, prompt_ids=self.prompts[r.group]) for r in self.rollouts if r.group in chosen)
 
     @cached_property
+    def first_look(self) -> Look:
+        """In the validator's own arithmetic."""
+        prefilled = self._pass(self.policy.compute_type)
+        return Look(rollouts=self.audited, prefilled=prefilled, thresholds=self.rules.thresholds)
+
+    @cached_property
+    def second_look(self) -> Look:
+        """In float32, by bounds as wide as the policy is noisy."""
+        exact, coarse = self._pass("float32"), self._pass("bfloat16")
+        return second_look(self.audited, exact, coarse, self.rules.second_look)
+
+    @property
     def prefilled(self) -> Sequence[Prefilled]:
-        keys = None
-        if self.rules.seeded:
-            seed = draw_seed(self.claim.run_id, self.claim.step, self.claim.worker, self.claim.counter)
-            keys = [completion_key(seed, r.group, r.sample) for r in self.audited]
-        return self.policy.prefill(self.audited, sampling=self.rules.sampling, keys=keys)
+        return self.first_look.prefilled
 
-    @cached_property
-    def proof_fit(self) -> ProofFit | ProofFault:
-        return proof_fit(self.audited, self.prefilled)
-
-    @cached_property
-    def choices(self) -> Choices:
-        return choices(self.prefilled, self.rules.thresholds)
-
-    @cached_property
-    def logprob_gaps(self) -> LogprobGaps:
-        return logprob_gaps(self.audited, self.prefilled, self.rules.thresholds)
+    def _pass(self, compute_type: ComputeType) -> Sequence[Prefilled]:
+        """The audited rollouts in that arithmetic, computed once."""
+        if compute_type not in self._passes:
+            keys = None
+            if self.rules.seeded:
+                seed = draw_seed(self.claim.run_id, self.claim.step, self.claim.worker, self.claim.counter)
+                keys = [completion_key(seed, r.group, r.sample) for r in self.audited]
+            self._passes[compute_type] = self.policy.prefill(
+                self.audited, sampling=self.rules.sampling, keys=keys, compute_type=compute_type
+            )
+        return self._passes[compute_type]
 
     @cached_property
     def copy_surprises(self) -> tuple[float, ...]:

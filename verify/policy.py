@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rl.hardware import ComputeType
 from rl.prompts import Tokenizer
 from rl.rollouts import Rollout
 from rl.seeded import Sampling
@@ -56,14 +57,22 @@ class Policy(Protocol):
     tokenizer: Tokenizer
     hidden_size: int
     vocab_size: int
+    compute_type: ComputeType
+    """What it computes in unless told otherwise."""
 
     def prefill(
-        self, rollouts: Sequence[Rollout], *, sampling: Sampling, keys: Sequence[bytes] | None
+        self,
+        rollouts: Sequence[Rollout],
+        *,
+        sampling: Sampling,
+        keys: Sequence[bytes] | None,
+        compute_type: ComputeType | None = None,
     ) -> Sequence[Prefilled]:
         """One result for each rollout, in order.
 
         Args:
             sampling: the rule by which the tokens are said to be chosen.
             keys: of each rollout's noise (`rl.seeded.completion_key`); None in an unseeded pool.
+            compute_type: arithmetic of this pass, the policy's own if None.
         """
         ...

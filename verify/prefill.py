@@ -8,6 +8,7 @@ than a row, logits that are more than head times state) rather than reject hones
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from rl.arithmetic import cast
 from rl.hardware import ComputeType, choose_compute_type, read_cpu_flags
 from rl.packing import Group, Packed, pack, packed_length, split_by_tokens
 from rl.plain_engine import MORE_THAN_HEAD
@@ -47,20 +49,33 @@ class TransformersPolicy:
         _refuse_unpackable(model)
         _refuse_broken(model)
         self.compute_type: ComputeType = chosen
-        self._model = model.to(device=self.device, dtype=getattr(torch, chosen)).eval()
+        self._model = cast(model.to(device=self.device), chosen).eval()
         self.tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         self.hidden_size: int = model.config.hidden_size
         self.vocab_size: int = model.config.vocab_size
 
     @torch.inference_mode()
     def prefill(
-        self, rollouts: Sequence[Rollout], *, sampling: Sampling, keys: Sequence[bytes] | None
+        self,
+        rollouts: Sequence[Rollout],
+        *,
+        sampling: Sampling,
+        keys: Sequence[bytes] | None,
+        compute_type: ComputeType | None = None,
     ) -> list[Prefilled]:
         """See `verify.policy.Policy`. Token ids must lie inside the vocabulary, completions hold a token or more.
+
+        In another arithmetic than its own it takes the memory of the weights in that one while it runs: they are
+        bfloat16's values in either.
 
         Raises:
             ValueError: the policy computes no finite numbers here, whence nothing follows about the rollouts.
         """
+        if compute_type not in (None, self.compute_type):
+            other = copy.copy(self)
+            other.compute_type = compute_type
+            other._model = cast(copy.deepcopy(self._model), compute_type)
+            return other.prefill(rollouts, sampling=sampling, keys=keys)
         groups = list(_groups(rollouts))
         remaining = None if keys is None else iter(keys)
         results: list[Prefilled] = []

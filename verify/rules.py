@@ -11,7 +11,7 @@ from rl.draw import MAX_SUBMISSIONS
 from rl.lengths import ALPHA, LengthReward
 from rl.rollouts import MAX_FILE_BYTES
 from rl.seeded import Sampling
-from verify.thresholds import Thresholds
+from verify.thresholds import Thresholds, thresholds_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,9 @@ class Rules:
     audit_share: float = 1.0
     """Share of the groups on which the policy is run; see `verify.audit`."""
     thresholds: Thresholds = field(default_factory=Thresholds)
+    """Of the first look (`verify.look`), in the validator's arithmetic."""
+    second_look: Thresholds = field(default_factory=lambda: thresholds_for("bfloat16", "float32"))
+    """Of the second, before they are widened by the policy's own noise."""
 
     def __post_init__(self) -> None:
         if self.sampling.cuts and not self.seeded:

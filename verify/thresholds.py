@@ -16,10 +16,15 @@ cheats, for a prefill in bf16 and in float32 (exponent mismatches, mantissa erro
     int4 weights                 33, 18.7, 0.58, 1.1             34, 18.7, 0.59, 0.94
     another prompt               9.6, 5.8, 0.038, 0.16
 
-Honest errors grow while a policy learns: in the demo, decode and prefill in bf16, means of submissions were 1.37 (at
-most 1.46) at step 0, 1.43 (1.46) at step 6, 1.60 (1.64) at step 10 and 1.67 (1.83) at step 16, when it answers nearly
-always alike; exponents, margins and log-prob gaps did not grow. A bound of 1.5, right for the policy at the start, put
-out an honest worker at step 16. Bounds on mantissas leave room for that, a third above what the first policy needs.
+Honest errors grow while a policy learns: decode and prefill in bf16, the demo's short answers, the mantissa error was
+1.37 for the first policy and 1.71 after 32 steps of learning (99 % right); of long answers 2.15 after six steps at
+1e-4. By bounds on such numbers alone either an honest worker is put out or a cheat gets by. What grows is what bf16
+does to *these* tokens of *this* policy, whoever computes it: the validator's own bf16 pass was 1.17, 1.39 and 1.73
+away from its float32 pass, the worker's proofs 1.16, 1.39 and 1.66, a ratio of 0.99, 1.00 and 0.96 (0.88 to 1.10 in
+drawn submissions of 16, short or long, at any policy); with noise of 1e-3 on the weights it is 1.4 to 1.6 (1.22 at
+least), with int8 2.0 to 2.3 (1.89). So what breaks a bound is looked at again in float32, by bounds that grow with
+that noise (`verify.look`), and the first look's are as tight as the first policy allows. A probe of fixed tokens does
+not show the growth: 1.23 at first, 1.24 after 32 steps (seen with rounded frequencies of positions, `rl.arithmetic`).
 
 The paper's block bounds first bite at int4 weights; the mean over a submission separates int8 and all that is worse.
 
@@ -33,7 +38,7 @@ policy that learns to answer briefly does not look like a cheat.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from math import sqrt
 from typing import get_args
 
@@ -60,6 +65,22 @@ class ProofStatistics:
     mantissa_mean: float
     mantissa_max: float
     median_max: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How far a pass in bfloat16 is from one in float32 over the same tokens: means over a submission."""
+
+    exponents: float
+    """Scaled exponent mismatches of a block."""
+    mantissas: float
+    """Scaled mantissa error of a block."""
+    logprobs: float
+    """Nats, of a token."""
+
+
+USUAL_NOISE = Noise(exponents=2.0, mantissas=1.2, logprobs=0.035)
+"""Of the first policy, on which `MEASURED` rests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +123,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Bounds on what arithmetic may explain; a submission fails above any of them.
+    """Bounds on what arithmetic may explain, of one look; what lies above any of them is found by it.
 
     The defaults are those of bf16 decode and bf16 prefill, the loosest pair of `MEASURED`. Means of n independent
     blocks may lie sigmas * sigma / sqrt(n) + jump / n higher, means of n tokens likewise (`Limits`).
@@ -120,8 +141,8 @@ class Thresholds:
     """Honest spread of one block."""
     exponent_jump: float = 8.0
     """What a single block of an unlucky state may add to the mean."""
-    mantissa_mean: float = 1.95
-    """Mean over the submission, scaled to full blocks; honest 1.30-1.83 (see above), noise of 1e-3 1.97, int8 2.9."""
+    mantissa_mean: float = 1.45
+    """Mean over the submission, scaled to full blocks; honest 1.37-1.42 at the start, noise of 1e-3 2.0, int8 2.8."""
     mantissa_sigma: float = 0.2
     mantissa_jump: float = 2.0
     """One block in 450 had an error of 3.6 where others have 1.4."""
@@ -140,6 +161,20 @@ class Thresholds:
     logprob_mean: float = 0.05
     """Honest 0.038-0.040; up to 0.054 over the 300 tokens of a demo's submission, where the bound is 0.075."""
     logprob_sigma: float = 0.06
+
+    def widened(self, noise: Noise) -> Thresholds:
+        """For a policy whose own noise is that; as they are if it is no noisier than those they were measured on."""
+        exponents, mantissas, logprobs = (
+            max(1.0, value / usual) for value, usual in zip(astuple(noise), astuple(USUAL_NOISE), strict=True)
+        )
+        factors = {"exponent": exponents, "mantissa": mantissas, "margin": logprobs, "logprob": logprobs}
+        wider = {
+            f.name: getattr(self, f.name) * factor
+            for f in fields(self)
+            for kind, factor in factors.items()
+            if f.name.startswith(kind)
+        }
+        return replace(self, **wider)
 
     def margin(self, *, alone: bool) -> Limits:
         """Of tokens behind the forced ones, in one completion `alone` or in all of a submission."""
@@ -184,7 +219,7 @@ MEASURED: Mapping[tuple[ComputeType, ComputeType], Thresholds] = {
     ("bfloat16", "bfloat16"): Thresholds(),
     ("float32", "bfloat16"): Thresholds(
         exponent_mean=3.0,
-        mantissa_mean=1.75,
+        mantissa_mean=1.32,
         margin_most=1.0,
         margin_mean=0.003,
         margin_sigma=0.012,
@@ -194,7 +229,7 @@ MEASURED: Mapping[tuple[ComputeType, ComputeType], Thresholds] = {
     ),
     ("bfloat16", "float32"): Thresholds(
         exponent_mean=2.8,
-        mantissa_mean=1.65,
+        mantissa_mean=1.24,
         mantissa_sigma=0.18,
         mantissa_jump=1.5,
         margin_most=1.0,
@@ -220,16 +255,22 @@ MEASURED: Mapping[tuple[ComputeType, ComputeType], Thresholds] = {
         logprob_sigma=0.005,
     ),
 }
-"""Bounds for each (arithmetic of decode, arithmetic of prefill), from docs/verification.md's table of honest work. The
-last pair was exact but for the order of sums (mantissa 0.0001, log-probs 4e-5 at most); its bounds leave room for
+"""Bounds for each (arithmetic of decode, arithmetic of prefill), from docs/verification.md's table of honest work. For
+a policy that has learnt, those of a prefill in float32 are widened by its noise; the data are of trained policies too.
+The last pair was exact but for the order of sums (mantissa 0.0001, log-probs 4e-5 at most); its bounds leave room for
 kernels that sum otherwise, none for TF32."""
 
 
-def thresholds_for(decode: str, prefill: ComputeType) -> Thresholds:
-    """Bounds for workers that decode in `decode` ('auto': each in either type) and this validator's prefill."""
+def thresholds_for(decode: str, prefill: ComputeType, departures: Mapping[str, float] | None = None) -> Thresholds:
+    """Bounds for workers that decode in `decode` ('auto': each in either type) and this validator's prefill.
+
+    Args:
+        departures: the pool's own bounds, by field.
+    """
     decodes = get_args(ComputeType) if decode == "auto" else (decode,)
     chosen = [MEASURED[one, prefill] for one in decodes]
-    return Thresholds(**{f.name: max(getattr(one, f.name) for one in chosen) for f in fields(Thresholds)})
+    loosest = Thresholds(**{f.name: max(getattr(one, f.name) for one in chosen) for f in fields(Thresholds)})
+    return replace(loosest, **(departures or {}))
 
 
 def gaps(values: np.ndarray, clip: float) -> Gaps:

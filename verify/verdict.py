@@ -5,6 +5,9 @@ then one forward pass, which seven share: among them first those whose reason sa
 costs to score a text, and whether that can be done at all, is for its author to choose; so nobody scores a text that
 the tokens do not say, nor tokens of which another check knows already that they are not the policy's.
 
+Three checks judge numbers that arithmetic blurs. They look twice (`verify.look`): what a quick look finds is a reason
+to look again, exactly and by the policy's own noise, and that look alone rejects.
+
 A verdict says something about the submission and only that. A check that crashes, a policy that cannot be loaded, a
 dependency that is missing: all raise `CheckFailed`, which is no verdict and slashes nobody.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,12 +25,17 @@ from rl.tasks import Task
 from verify import chance, checks, computation, copies, sampled
 from verify.case import Case
 from verify.copies import NO_EARLIER, Earlier
+from verify.look import Look
 from verify.policy import Policy
 from verify.proofs import ProofFault
 from verify.rejection import UNPUNISHED, Rejection
 from verify.rules import Claim, Rules
 
 Facts = dict[str, float]
+SECOND_LOOK = "on a second look, in float32: "
+"""How the detail of a rejection begins that rests on one."""
+SECOND = "second_"
+"""How the facts of one begin; those without are the first look's."""
 
 
 class CheckFailed(Exception):
@@ -60,15 +68,45 @@ def _amounts(case: Case) -> Facts:
     }
 
 
-def _proof_errors(case: Case) -> Facts:
-    return {} if isinstance(case.proof_fit, ProofFault) else asdict(case.proof_fit.whole)
+def _looked_at(
+    name: str, find: Callable[[Look], Rejection | None], measure: Callable[[Look], Facts], *, seeded_only: bool = False
+) -> Check:
+    """A check of numbers that arithmetic blurs: it rejects what the second look finds in what the first one did."""
+
+    def asked(case: Case) -> bool:
+        return case.rules.seeded or not seeded_only
+
+    def found(case: Case) -> Rejection | None:
+        if not asked(case) or find(case.first_look) is None:
+            return None
+        second = find(case.second_look)
+        return second and replace(second, detail=f"{SECOND_LOOK}{second.detail}")
+
+    def measured(case: Case) -> Facts:
+        if not asked(case):
+            return {}
+        facts = measure(case.first_look)
+        if find(case.first_look) is not None:
+            facts |= {f"{SECOND}{fact}": value for fact, value in measure(case.second_look).items()}
+            facts |= case.second_look.noise_facts
+        return facts
+
+    return Check(name=name, needs=("bounds",), find=found, measure=measured)
 
 
-def _margins(case: Case) -> Facts:
-    if not case.rules.seeded:
-        return {}
-    seen = case.choices
+def _proof_errors(look: Look) -> Facts:
+    fit = look.proof_fit
+    return {} if isinstance(fit, ProofFault) else asdict(fit.whole)
+
+
+def _margins(look: Look) -> Facts:
+    seen = look.choices
     return {"margin_mean": seen.whole.mean, "margin_max": seen.whole.most, "mismatches": seen.mismatches}
+
+
+def _gaps(look: Look) -> Facts:
+    seen = look.logprob_gaps.whole
+    return {"logprob_gap_mean": seen.mean, "logprob_gap_max": seen.most}
 
 
 def _counted(name: str, seen: int, expected: float) -> Facts:
@@ -121,11 +159,10 @@ CHECKS: tuple[Check, ...] = (
         needs=("bounds",),
         find=lambda case: checks.check_texts(case.rollouts, case.policy.tokenizer),
     ),
-    Check(
-        name="proof-mismatch",
-        needs=("bounds",),
-        find=lambda case: computation.check_proofs(case.audited, case.proof_fit, case.rules.thresholds),
-        measure=_proof_errors,
+    _looked_at(
+        "proof-mismatch",
+        lambda look: computation.check_proofs(look.rollouts, look.proof_fit, look.thresholds),
+        _proof_errors,
     ),
     Check(
         name="copy",
@@ -139,13 +176,11 @@ CHECKS: tuple[Check, ...] = (
         find=lambda case: sampled.check_repetitions(*case.repetitions),
         measure=lambda case: _counted("repetitions", *case.repetitions),
     ),
-    Check(
-        name="sampling",
-        needs=("bounds",),
-        find=lambda case: (
-            computation.check_sampling(case.audited, case.choices, case.rules.thresholds) if case.rules.seeded else None
-        ),
-        measure=_margins,
+    _looked_at(
+        "sampling",
+        lambda look: computation.check_sampling(look.rollouts, look.choices, look.thresholds),
+        _margins,
+        seeded_only=True,
     ),
     Check(
         name="distribution",
@@ -161,14 +196,10 @@ CHECKS: tuple[Check, ...] = (
         ),
         measure=lambda case: _counted("improbable_endings", *case.endings),
     ),
-    Check(
-        name="logprobs",
-        needs=("bounds",),
-        find=lambda case: computation.check_logprobs(case.audited, case.logprob_gaps, case.rules.thresholds),
-        measure=lambda case: {
-            "logprob_gap_mean": case.logprob_gaps.whole.mean,
-            "logprob_gap_max": case.logprob_gaps.whole.most,
-        },
+    _looked_at(
+        "logprobs",
+        lambda look: computation.check_logprobs(look.rollouts, look.logprob_gaps, look.thresholds),
+        _gaps,
     ),
     Check(
         name="reward",

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.verify.measure import record_path
-from benchmarks.verify.plan import RATES, Case, plan
+from benchmarks.verify.plan import LEARNED, RATES, Case, EngineKind, plan
 from rl.hardware import ComputeType, thread_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,9 +29,9 @@ LOW = ("nice", "-n", "5")
 Way = tuple[ComputeType, str]
 """A validator's arithmetic, and the pool that it stands for: seeded or unseeded."""
 WAYS: tuple[Way, ...] = (("bfloat16", "seeded"), ("bfloat16", "unseeded"), ("float32", "seeded"))
-"""A quick study has the first alone."""
+"""The last is also the second look of the first; a quick study has it of honest work only, and no second way."""
 FINE = ("int8", "int4", "noise 1e-3", "demo int8")
-"""Cheats that are also measured by a validator that prefills in float32."""
+"""Cheats that are told of a validator whose first look is in float32."""
 MEASURED_UNSEEDED = (
     "honest vllm bfloat16, 1 thread, batch 64",
     "honest vllm bfloat16, 1 thread, batch 16",
@@ -136,14 +136,15 @@ def wanted(case: Case, way: Way, *, quick: bool) -> bool:
     """Whether a case is measured in such a way."""
     if case.engine.compute_type == "float32" and not case.honest:
         return way == WAYS[2]
-    if quick:
-        return way == WAYS[0]
     if way == ("bfloat16", "unseeded"):
-        return case.name in MEASURED_UNSEEDED
-    return way[0] == "bfloat16" or case.honest or case.name in FINE
+        return case.name in MEASURED_UNSEEDED and not quick
+    return way[0] == "bfloat16" or not quick or case.honest
 
 
 def _generate(out: Path, scale: str, some: Sequence[Case]) -> None:
+    if some[0].policy:
+        for rate, steps in LEARNED.items():
+            child("learned", str(out), rate, *map(str, steps))
     if some[0].weights.startswith("trained"):
         for rate in RATES:
             child("older", str(out), scale, rate)
@@ -151,9 +152,10 @@ def _generate(out: Path, scale: str, some: Sequence[Case]) -> None:
 
 
 def _batches(cases: Sequence[Case]) -> list[list[Case]]:
-    """Cases by engine; those of trained policies last, since they are trained on honest rollouts."""
-    batches: dict[object, list[Case]] = {}
+    """Cases by engine; those of trained policies last, since some are trained on honest rollouts."""
+    batches: dict[tuple[str, EngineKind], list[Case]] = {}
     for case in cases:
         if not case.source:
-            batches.setdefault((case.weights.startswith("trained"), case.engine), []).append(case)
-    return [batches[key] for key in sorted(batches, key=lambda key: key[0])]  # type: ignore[index]
+            kind = "learned" if case.policy else "trained" if case.weights.startswith("trained") else ""
+            batches.setdefault((kind, case.engine), []).append(case)
+    return [batches[key] for key in sorted(batches, key=lambda key: ("", "trained", "learned").index(key[0]))]

@@ -38,8 +38,13 @@ def rollouts_path(out: Path, case: Case) -> Path:
 
 
 def trained_folder(out: Path, weights: str) -> Path:
-    """Where the policy of a case's "trained RATE AGE" lies."""
+    """Where the policy of a case's "trained RATE AGE" or "learned RATE STEP" lies."""
     return out / "policies" / weights.replace(" ", "-")
+
+
+def policy_folder(out: Path, case: Case) -> Path:
+    """Where the policy lies that the case's validator runs."""
+    return trained_folder(out, case.policy) if case.policy else base_model("")
 
 
 def main(out: Path, quick: bool, names: Sequence[str]) -> None:
@@ -51,13 +56,12 @@ def main(out: Path, quick: bool, names: Sequence[str]) -> None:
         return
     base = base_model("")
     tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
-    weights = read_weights(base)
     engine = start_engine(cases[0].engine, base)
     for case in cases:
-        if case.weights.startswith("trained"):
-            engine.load(trained_folder(out, case.weights))
+        if case.weights in VARIANTS:
+            engine.load_tensors(VARIANTS[case.weights](read_weights(policy_folder(out, case))))
         else:
-            engine.load_tensors(VARIANTS[case.weights](weights))
+            engine.load(trained_folder(out, case.weights))
         path = rollouts_path(out, case)
         path.parent.mkdir(parents=True, exist_ok=True)
         made = [r for counter in range(case.submissions) for r in _submission(engine, tokenizer, case, counter)]

@@ -1,8 +1,8 @@
 """How often honest work would be rejected: seen, and by extrapolation beyond what was seen. Pure.
 
-A submission is rejected if any of its blocks, tokens, completions or its own means lies above a bound. For each bound
-the tail of the honest values is fitted (`benchmarks.verify.tails`) to how far they lie towards it, and the chances are
-added up over all that a submission of 16 completions has: a union bound, which needs no independence.
+A look finds something if any of a submission's blocks, tokens, completions or its own means lies above a bound. For
+each bound the tail of the honest values is fitted (`benchmarks.verify.tails`) to how far they lie towards it, and the
+chances are added up over all that a submission of 16 completions has: a union bound, which needs no independence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from benchmarks.verify.judging import SUBMISSION, distinct
+from benchmarks.verify.judging import SUBMISSION, distinct, noise
 from benchmarks.verify.records import Completion
 from benchmarks.verify.tails import fit_tail
 from verify import chance
@@ -35,16 +35,30 @@ class Bound:
     shape: float
     """Of the fitted tail; 0 is exponential."""
 
+    @property
+    def check(self) -> str:
+        """Whose bound it is."""
+        marks = {"margin": "sampling", "forced": "sampling", "log-prob": "logprobs"}
+        return next((check for mark, check in marks.items() if mark in self.name), "proof-mismatch")
+
 
 def bounds(
-    completions: Sequence[Completion], drawn: Sequence[Sequence[Completion]], thresholds: Thresholds
+    completions: Sequence[Completion], drawn: Sequence[Sequence[Completion]], thresholds: Thresholds, *, exact: bool
 ) -> list[Bound]:
-    """Every bound of a seeded pool.
+    """Every bound of a seeded pool, at the look that rejects.
 
     Args:
-        completions: honest ones of one kind.
+        completions: honest ones of one kind, and their noise if they are passes in float32.
         drawn: submissions drawn from them.
+        exact: whether this is the second look, whose bounds are widened by the noise: of each submission its own, of
+            blocks, tokens and completions that of all.
     """
+
+    def limits_of(some: Sequence[Completion]) -> Thresholds:
+        return thresholds.widened(noise(some)) if exact else thresholds
+
+    each = [limits_of(some) for some in drawn]
+    usual = limits_of(completions)
     blocks = [proof_statistics([e], 1) for one in completions for e in one.errors]
     alone = [proof_statistics(one.errors, len(one.errors)) for one in completions]
     whole = [
@@ -53,45 +67,55 @@ def bounds(
     per = len(blocks) / len(completions) * SUBMISSION
     found = []
     for name, value, bound, step in (
-        ("block: exponent mismatches", _field("exponent_max"), thresholds.block_exponents, 1.0),
-        ("block: mantissa error, mean", _field("mantissa_max"), thresholds.block_mantissa_mean, 0.0),
-        ("block: mantissa error, median", _field("median_max"), thresholds.block_mantissa_median, 1.0),
+        ("block: exponent mismatches", _field("exponent_max"), usual.block_exponents, 1.0),
+        ("block: mantissa error, mean", _field("mantissa_max"), usual.block_mantissa_mean, 0.0),
+        ("block: mantissa error, median", _field("median_max"), usual.block_mantissa_median, 1.0),
     ):
         found.append(_bound(name, map(value, blocks), bound, per, step))
-    for size, several, many in (("completion", alone, SUBMISSION), ("submission", whole, 1)):
-        for kind, bound_of in (("exponent", thresholds.exponent_bound), ("mantissa", thresholds.mantissa_bound)):
+    for size, several, many, limits in (
+        ("completion", alone, SUBMISSION, [usual] * len(alone)),
+        ("submission", whole, 1, each),
+    ):
+        single = size == "completion"
+        for kind, bound_of in (("exponent", Thresholds.exponent_bound), ("mantissa", Thresholds.mantissa_bound)):
             value = _field(f"{kind}_mean")
             excess = [
-                _beyond(value(s), bound_of(s.independent_blocks, alone=size == "completion"), s.independent_blocks)
-                for s in several
+                _beyond(value(s), bound_of(own, s.independent_blocks, alone=single), s.independent_blocks)
+                for s, own in zip(several, limits, strict=True)
             ]
             found.append(_bound(f"{size}: {kind} errors, mean", excess, 0.0, many))
     prefilled = [one.prefilled for one in completions]
     margins = np.concatenate([p.margins for p in prefilled if p.margins is not None])
-    margin_gaps = choices(prefilled, thresholds)
-    logprobs = logprob_gaps([one.rollout for one in completions], prefilled, thresholds)
+    margin_gaps = choices(prefilled, usual)
+    logprobs = logprob_gaps([one.rollout for one in completions], prefilled, usual)
     gaps = [
         np.abs(p.logprobs - np.asarray(one.rollout.logprobs)) for p, one in zip(prefilled, completions, strict=True)
     ]
-    for kind, limits, values, alone_gaps, of in (
-        ("margin", thresholds.margin, margins, margin_gaps.sequences, _margins_of(thresholds)),
-        ("log-prob gap", thresholds.logprob, np.concatenate(gaps), logprobs.sequences, _logprobs_of(thresholds)),
+    for kind, of_kind, values, alone_gaps, of in (
+        ("margin", Thresholds.margin, margins, margin_gaps.sequences, _margins_of),
+        ("log-prob gap", Thresholds.logprob, np.concatenate(gaps), logprobs.sequences, _logprobs_of),
     ):
         tokens = len(values) / len(completions) * SUBMISSION
-        found.append(_bound(f"token: {kind}", values, limits(alone=True).most, tokens))
-        for size, several_gaps, many in (("completion", alone_gaps, SUBMISSION), ("submission", map(of, drawn), 1)):
-            limit = limits(alone=size == "completion")
-            excess = [_beyond(one.mean, limit.mean_of(one.tokens), one.tokens) for one in several_gaps]
+        found.append(_bound(f"token: {kind}", values, of_kind(usual, alone=True).most, tokens))
+        whole_gaps = [of(some, own) for some, own in zip(drawn, each, strict=True)]
+        for size, several_gaps, many, limits in (
+            ("completion", alone_gaps, SUBMISSION, [usual] * len(alone_gaps)),
+            ("submission", whole_gaps, 1, each),
+        ):
+            excess = [
+                _beyond(one.mean, of_kind(own, alone=size == "completion").mean_of(one.tokens), one.tokens)
+                for one, own in zip(several_gaps, limits, strict=True)
+            ]
             found.append(_bound(f"{size}: {kind}, mean", excess, 0.0, many))
     share = float((margins > 0).mean())
-    shares = [choices([one.prefilled for one in some], thresholds).mismatches / _tokens(some) for some in drawn]
+    shares = [choices([one.prefilled for one in some], usual).mismatches / _tokens(some) for some in drawn]
     found.append(
         Bound(
             name="submission: tokens not forced",
-            bound=thresholds.mismatch_share,
+            bound=usual.mismatch_share,
             worst=max(shares),
             mean=share,
-            chance=chance.FALSE_ALARM if share <= thresholds.mismatch_share else 1.0,
+            chance=chance.FALSE_ALARM if share <= usual.mismatch_share else 1.0,
             shape=0.0,
         )
     )
@@ -116,12 +140,12 @@ def _beyond(mean: float, bound: float, count: int) -> float:
     return (mean - bound) * sqrt(count)
 
 
-def _margins_of(thresholds: Thresholds) -> Callable[[Sequence[Completion]], Gaps]:
-    return lambda some: choices([one.prefilled for one in some], thresholds).whole
+def _margins_of(some: Sequence[Completion], limits: Thresholds) -> Gaps:
+    return choices([one.prefilled for one in some], limits).whole
 
 
-def _logprobs_of(thresholds: Thresholds) -> Callable[[Sequence[Completion]], Gaps]:
-    return lambda some: logprob_gaps([one.rollout for one in some], [one.prefilled for one in some], thresholds).whole
+def _logprobs_of(some: Sequence[Completion], limits: Thresholds) -> Gaps:
+    return logprob_gaps([one.rollout for one in some], [one.prefilled for one in some], limits).whole
 
 
 def _tokens(some: Sequence[Completion]) -> int:

@@ -15,7 +15,7 @@ from benchmarks.verify.records import Completion
 from rl.rollouts import Rollout
 from verify import computation, copies, sampled
 from verify.computation import ProofFit
-from verify.thresholds import Thresholds, proof_statistics
+from verify.thresholds import Noise, Thresholds, proof_statistics
 
 CHECKS = ("proof-mismatch", "sampling", "logprobs")
 """In a seeded pool. Whether completions copy or repeat each other is asked of special cases only."""
@@ -24,8 +24,37 @@ SUBMISSION = 16
 """Completions of one submission in the study."""
 
 
-def findings(submission: Sequence[Completion], thresholds: Thresholds, *, seeded: bool = True) -> frozenset[str]:
-    """Names of the checks that reject it."""
+def findings(
+    submission: Sequence[Completion],
+    thresholds: Thresholds,
+    *,
+    second: Thresholds | None = None,
+    seeded: bool = True,
+) -> frozenset[str]:
+    """Names of the checks that reject it.
+
+    Args:
+        second: bounds of the second look, before they are widened, at the `exact` passes of the completions; None: the
+            first look rejects.
+    """
+    found = _found(submission, thresholds, seeded=seeded)
+    if not found or second is None:
+        return found
+    exact = [one.exact for one in submission if one.exact is not None]
+    if len(exact) < len(submission):
+        raise ValueError("a completion was not measured in float32")
+    return found & _found(exact, second.widened(noise(exact)), seeded=seeded)
+
+
+def noise(submission: Sequence[Completion]) -> Noise:
+    """The policy's own on these tokens, of passes in float32."""
+    fit = proof_statistics([e for one in submission for e in one.noise], 1)
+    gaps = [np.abs(one.prefilled.logprobs - one.coarse_logprobs) for one in submission]
+    logprobs = float(np.concatenate(gaps).mean(dtype=np.float64))
+    return Noise(exponents=fit.exponent_mean, mantissas=fit.mantissa_mean, logprobs=logprobs)
+
+
+def _found(submission: Sequence[Completion], thresholds: Thresholds, *, seeded: bool) -> frozenset[str]:
     rollouts = distinct(submission)
     prefilled = [one.prefilled for one in submission]
     errors = [e for one in submission for e in one.errors]

@@ -6,6 +6,7 @@ are generated. Nothing is run here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -21,6 +22,15 @@ RATES = ("1e-6", "3e-6")
 """Learning rates of the older policies."""
 AGES = (1, 4)
 """Steps by which they are older."""
+LEARNED: Mapping[str, tuple[int, ...]] = {"1.5e-5": (8, 24, 32), "1e-4": (4, 6)}
+"""Learning rate → steps after which a policy that learns the demo's task is kept: the demo's own rate, by which nearly
+every answer is right in the end, and one by which a policy goes too far too fast."""
+JUDGED: Mapping[str, tuple[str, ...]] = {
+    "learned 1.5e-5 8": (),
+    "learned 1.5e-5 32": ("learned 1.5e-5 24",),
+    "learned 1e-4 6": ("learned 1e-4 4",),
+}
+"""Those whose work is judged, honest and not, and the older ones that a cheat runs instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +55,11 @@ class Case:
     submissions: int
     groups: int
     """Of a submission; times the setting's samples it is how many completions are decoded together."""
+    policy: str = ""
+    """What the validator runs, and the worker says it does: the base model, or "learned RATE STEP"."""
     weights: str = "policy"
-    """Of `benchmarks.verify.weights.VARIANTS`, or "trained RATE AGE"."""
+    """What the worker runs: of `benchmarks.verify.weights.VARIANTS`, which alter the policy; "trained RATE AGE", or
+    another "learned RATE STEP"."""
     sampling: Sampling = field(default_factory=Sampling)
     """What the worker samples by; the pool's is the default."""
     trick: Literal["", "other prompt", "best of 2"] = ""
@@ -77,10 +90,10 @@ class Case:
 
 def plan(*, quick: bool = False) -> tuple[Case, ...]:
     """Every case, sources before what is made of them. A quick study trains nothing and has one submission a case."""
-    cases = (*_honest(), *_cheats(), *_short())
+    cases = (*_honest(), *_cheats(), *_short(), *_learned())
     if not quick:
         return cases
-    return tuple(_smaller(case) for case in cases if not case.weights.startswith("trained"))
+    return tuple(_smaller(case) for case in cases if not (case.policy or case.weights.startswith("trained")))
 
 
 def find(name: str, *, quick: bool) -> Case:
@@ -158,3 +171,19 @@ def _short() -> tuple[Case, ...]:
         case("edited token", source=f"demo {honest}", alteration="edited token", reproved=True),
         case("replay", source=f"demo {honest}", alteration="replay", reproved=True),
     )
+
+
+def _learned() -> tuple[Case, ...]:
+    """Work of policies that have learnt the demo's task: honest, and by weights that are not theirs."""
+    long = {"groups": 14, "submissions": 1}
+    demo = {"setting": "demo", "groups": 8, "submissions": 2}
+    cases = []
+    for policy, older in JUDGED.items():
+        for kind, size in (("", long), (" demo", demo)):
+            name = f"{policy}{kind}"
+            cases.append(Case(name=f"{name} honest", policy=policy, honest=True, **size))  # type: ignore[arg-type]
+            cases += [
+                Case(name=f"{name} {weights}", policy=policy, weights=weights, **size)  # type: ignore[arg-type]
+                for weights in ("noise 1e-3", "int8", *(("int4", *older) if kind else ()))
+            ]
+    return tuple(cases)

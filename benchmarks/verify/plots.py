@@ -36,7 +36,7 @@ def draw(study: Study, folder: Path) -> None:
 
 
 def _separation(study: Study, path: Path) -> None:
-    coarse = [c for c in study.cheats if c.setting == "long" and c.seeded and c.prefill == "bfloat16"]
+    coarse = [c for c in study.cheats if (c.policy, c.setting, c.prefill) == ("", "long", "bfloat16") and c.seeded]
     names = ["honest", *[cheat.name for cheat in coarse if cheat.name in study.scores]]
     figure = Figure(figsize=(13, 0.3 * len(names) + 1.2), layout="tight")
     axes = figure.subplots(1, len(SHOWN), sharey=True)

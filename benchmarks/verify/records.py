@@ -27,10 +27,22 @@ class Completion:
     errors: tuple[BlockErrors, ...]
     prefilled: Prefilled
     """Without states."""
+    noise: tuple[BlockErrors, ...] = ()
+    """Of a pass in float32: how far one in bfloat16 is from it."""
+    coarse_logprobs: np.ndarray | None = None
+    """Of a pass in float32: float32 [tokens], log-probabilities by one in bfloat16."""
+    exact: Completion | None = None
+    """The pass in float32, of a pass in bfloat16 beside which there is one."""
 
 
-def write_record(path: Path, errors: Sequence[Sequence[BlockErrors]], prefilled: Sequence[Prefilled]) -> None:
-    """Numbers of the completions of one file, whole or not at all."""
+def write_record(
+    path: Path,
+    errors: Sequence[Sequence[BlockErrors]],
+    prefilled: Sequence[Prefilled],
+    noise: Sequence[Sequence[BlockErrors]] = (),
+    coarse: Sequence[Prefilled] = (),
+) -> None:
+    """Numbers of the completions of one file, whole or not at all. `noise` and `coarse` go with a pass in float32."""
     arrays = {
         "blocks": np.array([len(one) for one in errors]),
         "errors": np.array([astuple(block) for one in errors for block in one], dtype=np.float64),
@@ -38,6 +50,9 @@ def write_record(path: Path, errors: Sequence[Sequence[BlockErrors]], prefilled:
         "logprobs": np.concatenate([p.logprobs for p in prefilled]),
         "eos_probs": np.concatenate([p.eos_probs for p in prefilled]),
     }
+    if noise:
+        arrays["noise"] = np.array([astuple(block) for one in noise for block in one], dtype=np.float64)
+        arrays["coarse_logprobs"] = np.concatenate([p.logprobs for p in coarse])
     margins = [p.margins for p in prefilled if p.margins is not None]
     spreads = [p.spread for p in prefilled if p.spread is not None]
     if margins:
@@ -58,6 +73,7 @@ def read_record(rollouts: Path, record: Path) -> list[Completion]:
         data = dict(arrays)
     per_token = {name: np.split(data[name], np.cumsum(data["tokens"])[:-1]) for name in data if name in _PER_TOKEN}
     blocks = [_errors(row) for row in data["errors"]]
+    noise = [_errors(row) for row in data.get("noise", ())]
     ends = np.cumsum(data["blocks"]).tolist()
     found = []
     for number, (rollout, start, end) in enumerate(zip(rows, [0, *ends[:-1]], ends, strict=True)):
@@ -70,11 +86,20 @@ def read_record(rollouts: Path, record: Path) -> list[Completion]:
             margins=own.get("margins"),
             spread=spread,
         )
-        found.append(Completion(rollout=rollout, errors=tuple(blocks[start:end]), prefilled=prefilled))
+        own_noise = tuple(noise[start:end])
+        found.append(
+            Completion(
+                rollout=rollout,
+                errors=tuple(blocks[start:end]),
+                prefilled=prefilled,
+                noise=own_noise,
+                coarse_logprobs=own.get("coarse_logprobs"),
+            )
+        )
     return found
 
 
-_PER_TOKEN = {"logprobs", "eos_probs", "margins", *(f.name for f in fields(Spread))}
+_PER_TOKEN = {"logprobs", "eos_probs", "margins", "coarse_logprobs", *(f.name for f in fields(Spread))}
 
 
 def _errors(row: np.ndarray) -> BlockErrors:

@@ -51,14 +51,16 @@ def audit_table(groups: int = 16) -> dict[str, dict[str, float]]:
 
 def tables(study: Study, costs: Mapping[str, Any]) -> dict[str, str]:
     """Name → markdown of every table."""
-    coarse = [cheat for cheat in study.cheats if cheat.seeded and cheat.prefill == "bfloat16"]
+    told = [cheat for cheat in study.cheats if cheat.seeded and cheat.prefill == "bfloat16"]
+    coarse = [cheat for cheat in told if not cheat.policy]
     fine = [cheat for cheat in study.cheats if cheat.prefill == "float32"]
     plain = [cheat for cheat in study.cheats if not cheat.seeded]
     found = {
         "honest": _honest(study.honest),
-        "bounds": _chances(study.honest),
+        "bounds": _chances([kind for kind in study.honest if not kind.policy]),
         "cheats": _cheats([cheat for cheat in coarse if cheat.setting == "long"]),
         "demo": _cheats([cheat for cheat in coarse if cheat.setting == "demo"]),
+        "learned": _cheats([cheat for cheat in told if cheat.policy]),
         "float32": _cheats(fine),
         "unseeded": _unseeded(plain),
         "areas": _areas([cheat for cheat in coarse if cheat.area]),
@@ -69,17 +71,19 @@ def tables(study: Study, costs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _title(kind: HonestKind) -> str:
-    return f"{kind.setting}: {kind.decode} → {kind.prefill}"
+    policy = f"{kind.policy}, " if kind.policy else ""
+    return f"{policy}{kind.setting}: {kind.decode} → {kind.prefill}"
 
 
 def _honest(kinds: Sequence[HonestKind]) -> str:
-    head = ["decode → prefill", "completions", *kinds[0].moments, "rejected", "chance of it"]
+    head = ["decode → prefill", "completions", *kinds[0].moments, "looked at twice", "rejected", "chance of it"]
     rows = [
         [
             _title(kind),
             str(kind.completions),
             *(f"{mean:.2g}" if name == "token not forced" else f"{mean:.2g} ± {sigma:.2g}, {most:.2g}"
               for name, (mean, sigma, most) in kind.moments.items()),
+            _share(kind.looked_again),
             f"{kind.rejected} of {kind.submissions}, {kind.drawn_rejected} of {kind.drawn} drawn",
             f"{kind.chance:.0e}",
         ]

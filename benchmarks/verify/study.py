@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.verify.collect import WAYS, Way, wanted
-from benchmarks.verify.generate import SECOND, rollouts_path
+from benchmarks.verify.collect import FINE as TOLD_FINE
+from benchmarks.verify.collect import Way, wanted
+from benchmarks.verify.generate import SECOND
 from benchmarks.verify.honest import Bound, bounds, moments
 from benchmarks.verify.judging import (
     CHECKS,
@@ -26,9 +27,9 @@ from benchmarks.verify.judging import (
     statistics,
     submissions,
 )
-from benchmarks.verify.measure import record_path
 from benchmarks.verify.plan import Case, plan
-from benchmarks.verify.records import Completion, read_record
+from benchmarks.verify.reading import FINE, SEEDED, UNSEEDED_POOL, read_case
+from benchmarks.verify.records import Completion
 from benchmarks.verify.tails import area_under_curve
 from rl.hardware import ComputeType
 from verify.thresholds import Thresholds, thresholds_for
@@ -36,13 +37,14 @@ from verify.thresholds import Thresholds, thresholds_for
 DRAWN = 1000
 """Submissions drawn from the completions of a kind."""
 SEED = 0
-SEEDED, UNSEEDED_POOL, FINE = WAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HonestKind:
-    """Honest work of one setting and pair of arithmetics."""
+    """Honest work of one policy, setting and pair of arithmetics."""
 
+    policy: str
+    """As of `benchmarks.verify.plan.Case`."""
     setting: str
     decode: ComputeType
     prefill: ComputeType
@@ -52,13 +54,22 @@ class HonestKind:
     """Of those submissions, which do not overlap."""
     drawn: int
     drawn_rejected: int
+    looked_again: float
+    """Share of the drawn ones that a first look alone would have rejected."""
     bounds: list[Bound]
+    """Of the look that rejects: the second, unless there was none."""
+    first_bounds: list[Bound]
     moments: dict[str, tuple[float, float, float]]
 
     @property
     def chance(self) -> float:
-        """That an honest submission is rejected, at most."""
-        return min(1.0, sum(bound.chance for bound in self.bounds))
+        """That an honest submission is rejected, at most: by the same check in both looks, so by none more likely
+        than in either."""
+        looks = [
+            [sum(one.chance for one in bounds if one.check == check) for check in CHECKS]
+            for bounds in (self.first_bounds, self.bounds)
+        ]
+        return min(1.0, sum(map(min, *looks)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +77,7 @@ class Cheat:
     """One cheat against one validator."""
 
     name: str
+    policy: str
     setting: str
     prefill: ComputeType
     seeded: bool
@@ -93,15 +105,9 @@ class Study:
     """Case → statistic → value of each drawn submission; honest work is "honest" and "demo honest"."""
 
 
-def read_case(out: Path, case: Case, way: Way) -> list[Completion]:
-    """What was measured of a case; whoever has its proofs made by the right policy reports that one's numbers too."""
-    completions = read_record(rollouts_path(out, case), record_path(out, case, *way))
-    if not case.reproved:
-        return completions
-    return [
-        replace(one, rollout=replace(one.rollout, logprobs=tuple(one.prefilled.logprobs.tolist())))
-        for one in completions
-    ]
+def _second_look(decode: ComputeType, completions: Sequence[Completion]) -> Thresholds | None:
+    """Bounds of the second look; None where it was not taken, as in most of a quick study."""
+    return thresholds_for(decode, "float32") if all(one.exact for one in completions) else None
 
 
 def study(out: Path, *, quick: bool, count: int = DRAWN) -> Study:
@@ -112,25 +118,23 @@ def study(out: Path, *, quick: bool, count: int = DRAWN) -> Study:
     def measured(way: Way, *, honest: bool) -> list[Case]:
         return [case for case in cases if case.honest == honest and wanted(case, way, quick=quick)]
 
-    kinds: dict[tuple[str, ComputeType, ComputeType], list[Case]] = defaultdict(list)
+    kinds: dict[tuple[str, str, ComputeType, ComputeType], list[Case]] = defaultdict(list)
     for way in (SEEDED, FINE):
         for case in measured(way, honest=True):
-            kinds[case.setting, case.engine.compute_type, way[0]].append(case)
+            kinds[case.policy, case.setting, case.engine.compute_type, way[0]].append(case)
     honest = [_honest_kind(out, kind, members, count, generator) for kind, members in kinds.items()]
     scores = {}
-    for setting, name in (("long", "honest"), ("demo", "demo honest")):
-        members = [
-            case
-            for case in measured(SEEDED, honest=True)
-            if case.setting == setting and case.engine.compute_type == "bfloat16"
-        ]
-        completions = [one for case in members for one in read_case(out, case, SEEDED)]
-        limits = thresholds_for("bfloat16", "bfloat16")
-        scores[name] = _scores(drawn(completions, count, generator), limits)
-        scores[f"one, {setting}"] = _scores([[one] for one in completions], limits)
+    for (policy, setting, decode, prefill), members in kinds.items():
+        if (decode, prefill) == ("bfloat16", "bfloat16"):
+            completions = [one for case in members for one in read_case(out, case, SEEDED)]
+            limits = thresholds_for(decode, prefill)
+            scores[_honest_name(policy, setting)] = _scores(drawn(completions, count, generator), limits)
+            scores[_honest_name(policy, setting, "one ")] = _scores([[one] for one in completions], limits)
     cheats = [_cheat(out, case, SEEDED, scores, count, generator) for case in measured(SEEDED, honest=False)]
     cheats += [_partial(out, case, cases, count, generator) for case in measured(SEEDED, honest=False) if _apart(case)]
-    cheats += [_cheat(out, case, FINE, scores, count, generator) for case in measured(FINE, honest=False)]
+    cheats += [
+        _cheat(out, case, FINE, scores, count, generator) for case in measured(FINE, honest=False) if _fine(case)
+    ]
     cheats += [_unseeded(out, case, count, generator) for case in measured(UNSEEDED_POOL, honest=False)]
     return Study(
         honest=honest,
@@ -143,25 +147,31 @@ def study(out: Path, *, quick: bool, count: int = DRAWN) -> Study:
 
 def _honest_kind(
     out: Path,
-    kind: tuple[str, ComputeType, ComputeType],
+    kind: tuple[str, str, ComputeType, ComputeType],
     members: Sequence[Case],
     count: int,
     generator: np.random.Generator,
 ) -> HonestKind:
-    setting, decode, prefill = kind
+    policy, setting, decode, prefill = kind
     completions = [one for case in members for one in read_case(out, case, (prefill, "seeded"))]
-    limits = thresholds_for(decode, prefill)
+    limits, second = thresholds_for(decode, prefill), _second_look(decode, completions)
     whole, samples = submissions(completions), drawn(completions, count, generator)
+    exact = [one.exact for one in completions if second and one.exact]
+    exact_samples = [[one.exact for one in some if second and one.exact] for some in samples]
+    first_bounds = bounds(completions, samples, limits, exact=False)
     return HonestKind(
+        policy=policy,
         setting=setting,
         decode=decode,
         prefill=prefill,
         completions=len(completions),
         submissions=len(whole),
-        rejected=sum(bool(findings(one, limits)) for one in whole),
+        rejected=sum(bool(findings(one, limits, second=second)) for one in whole),
         drawn=len(samples),
-        drawn_rejected=sum(bool(findings(one, limits)) for one in samples),
-        bounds=bounds(completions, samples, limits),
+        drawn_rejected=sum(bool(findings(one, limits, second=second)) for one in samples),
+        looked_again=float(np.mean([bool(findings(one, limits)) for one in samples])),
+        bounds=bounds(exact, exact_samples, second, exact=True) if second else first_bounds,
+        first_bounds=first_bounds,
         moments=dict(moments(completions)),
     )
 
@@ -193,18 +203,20 @@ def _cheat(
     samples = drawn(completions, count, generator)
     if case.trick == "best of 2":  # where both tries were worth the same, nothing was done
         samples = [some for some in samples if any(map(_second, some))]
-    found = [findings(one, limits) for one in samples]
+    second = _second_look(case.engine.compute_type, completions)
+    found = [findings(one, limits, second=second) for one in samples]
     own, single = _scores(samples, limits), _scores([[one] for one in completions], limits)
     if prefill == "bfloat16":
         scores[case.name] = own
-        known = scores["honest" if case.setting == "long" else "demo honest"]
-        one = scores[f"one, {case.setting}"]
+        known = scores[_honest_name(case.policy, case.setting)]
+        one = scores[_honest_name(case.policy, case.setting, "one ")]
         area = {name: area_under_curve(known[name], own[name]) for name in STATISTICS}
         area_of_one = {name: area_under_curve(one[name], single[name]) for name in STATISTICS}
     else:
         area = area_of_one = {}
     return Cheat(
         name=case.name,
+        policy=case.policy,
         setting=case.setting,
         prefill=prefill,
         seeded=True,
@@ -214,6 +226,16 @@ def _cheat(
         area=area,
         area_of_one=area_of_one,
     )
+
+
+def _honest_name(policy: str, setting: str, of: str = "") -> str:
+    """Of its scores: "honest" is the first policy's, at length."""
+    return " ".join(word for word in (policy, "" if setting == "long" else setting, f"{of}honest") if word)
+
+
+def _fine(case: Case) -> bool:
+    """Whether it is told of a validator that looks in float32 at once."""
+    return case.name in TOLD_FINE or case.engine.compute_type == "float32"
 
 
 def _apart(case: Case) -> bool:
@@ -231,9 +253,12 @@ def _partial(out: Path, case: Case, cases: Sequence[Case], count: int, generator
     source = next(one for one in cases if one.honest and one.setting == case.setting and one.engine == case.engine)
     rest = drawn(read_case(out, source, SEEDED), count, generator, size=SUBMISSION - 1)
     limits = thresholds_for(case.engine.compute_type, "bfloat16")
-    found = [findings([changed[row % len(changed)], *others], limits) for row, others in enumerate(rest)]
+    mixed = [[changed[row % len(changed)], *others] for row, others in enumerate(rest)]
+    second = _second_look(case.engine.compute_type, [one for some in mixed for one in some])
+    found = [findings(one, limits, second=second) for one in mixed]
     return Cheat(
         name=f"{case.name}, one in {SUBMISSION}",
+        policy=case.policy,
         setting=case.setting,
         prefill="bfloat16",
         seeded=True,
@@ -251,6 +276,7 @@ def _unseeded(out: Path, case: Case, count: int, generator: np.random.Generator)
     found = [findings(one, limits, seeded=False) for one in drawn(completions, count, generator)]
     return Cheat(
         name=case.name,
+        policy=case.policy,
         setting=case.setting,
         prefill="bfloat16",
         seeded=False,

@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from rl.draw import draw_seed
+from rl.hardware import ComputeType
 from rl.prompts import decode_completion
 from rl.rollouts import Rollout
 from rl.seeded import Sampling, choose, completion_key
@@ -31,20 +32,27 @@ Meddle = Callable[[torch.Tensor, torch.Tensor, int, int], torch.Tensor]
 
 
 class Remembering:
-    """A policy that does its last prefill once only: a submission is judged once for each check."""
+    """A policy that does its last prefill of each arithmetic once only: a submission is judged once for each check."""
 
     def __init__(self, policy: TransformersPolicy) -> None:
-        self._policy, self._asked, self._answer = policy, None, list[Prefilled]()
+        self._policy = policy
+        self._answers: dict[ComputeType, tuple[object, Sequence[Prefilled]]] = {}
         self.tokenizer, self.hidden_size, self.vocab_size = policy.tokenizer, policy.hidden_size, policy.vocab_size
+        self.compute_type = policy.compute_type
 
     def prefill(
-        self, rollouts: Sequence[Rollout], *, sampling: Sampling, keys: Sequence[bytes] | None
+        self,
+        rollouts: Sequence[Rollout],
+        *,
+        sampling: Sampling,
+        keys: Sequence[bytes] | None,
+        compute_type: ComputeType | None = None,
     ) -> Sequence[Prefilled]:
-        asked = (tuple(rollouts), sampling, keys and tuple(keys))
-        if asked != self._asked:
-            self._answer = self._policy.prefill(rollouts, sampling=sampling, keys=keys)
-            self._asked = asked
-        return self._answer
+        kind, asked = compute_type or self.compute_type, (tuple(rollouts), sampling, keys and tuple(keys))
+        if kind not in self._answers or self._answers[kind][0] != asked:
+            answer = self._policy.prefill(rollouts, sampling=sampling, keys=keys, compute_type=kind)
+            self._answers[kind] = asked, answer
+        return self._answers[kind][1]
 
 
 def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.verify.alterations import STOP_AFTER, altered
 from benchmarks.verify.older import off_grid
-from benchmarks.verify.plan import AGES, RATES, find, plan
+from benchmarks.verify.plan import AGES, JUDGED, LEARNED, RATES, find, plan
 from benchmarks.verify.weights import VARIANTS
 from rl.rollouts import Rollout
 
@@ -90,17 +90,23 @@ def test_the_plan_holds_what_the_study_promises() -> None:
     cases = plan()
     counted = {case.name: case.submissions * case.groups * case.terms.samples for case in cases}
     assert sum(counted[case.name] for case in cases if case.honest and case.setting == "long") >= 500
-    assert all(counted[case.name] >= 100 for case in cases if not case.honest)
+    assert all(counted[case.name] >= (56 if case.policy else 100) for case in cases if not case.honest)
     assert len(counted) == len({case.file_name for case in cases}) == len(cases)
     older = {f"trained {rate} {age}" for rate in RATES for age in AGES}
     assert older <= {case.weights for case in cases}
-    assert all(case.weights in VARIANTS or case.weights in older for case in cases)
+    learned = {f"learned {rate} {step}" for rate, steps in LEARNED.items() for step in steps}
+    assert all(case.weights in VARIANTS or case.weights in older | learned for case in cases)
+    assert learned == {name for policy, before in JUDGED.items() for name in (policy, *before)}
+    for policy in JUDGED:
+        own = [case for case in cases if case.policy == policy]
+        assert {case.setting for case in own if case.honest} == {"long", "demo"}
+        assert {"policy", "noise 1e-3", "int8", "int4"} <= {case.weights for case in own}
     assert {case.source for case in cases if case.source} <= set(counted)
 
 
 def test_a_quick_study_keeps_every_kind_that_needs_no_training() -> None:
     quick = {case.name for case in plan(quick=True)}
-    assert quick == {case.name for case in plan() if not case.weights.startswith("trained")}
+    assert quick == {case.name for case in plan() if not case.weights.startswith("trained") and not case.policy}
 
 
 def test_a_replay_has_noise_of_its_own_and_an_edit_its_sources() -> None:

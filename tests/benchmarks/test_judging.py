@@ -9,8 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.verify.honest import bounds, moments
-from benchmarks.verify.judging import CHECKS, STATISTICS, UNSEEDED, copied, drawn, findings, statistics, submissions
+from benchmarks.verify.honest import Bound, bounds, moments
+from benchmarks.verify.judging import (
+    CHECKS,
+    STATISTICS,
+    UNSEEDED,
+    copied,
+    drawn,
+    findings,
+    noise,
+    statistics,
+    submissions,
+)
 from benchmarks.verify.records import Completion, read_record, write_record
 from rl.draw import draw_seed
 from rl.rollouts import Rollout, write_rollouts
@@ -18,8 +28,9 @@ from rl.seeded import completion_key
 from rl.tasks import load_task
 from tests.verify.conftest import CLAIM, RULES, World, write_checkpoint
 from tests.verify.conftest import UNSEEDED as UNSEEDED_RULES
+from verify.policy import Prefilled
 from verify.prefill import TransformersPolicy
-from verify.proofs import compare_many
+from verify.proofs import build_many, compare_many
 from verify.thresholds import Thresholds
 
 
@@ -40,15 +51,25 @@ def honest(world: World) -> tuple[Rollout, ...]:
 
 
 def recorded(world: World, rollouts: Sequence[Rollout], *, seeded: bool = True) -> list[Completion]:
-    """Prefilled, written and read again."""
+    """Prefilled in both arithmetics, written and read again."""
     seed = draw_seed(CLAIM.run_id, CLAIM.step, CLAIM.worker, CLAIM.counter)
     keys = [completion_key(seed, r.group, r.sample) for r in rollouts] if seeded else None
-    prefilled = world.policy.prefill(rollouts, sampling=RULES.sampling, keys=keys)
-    errors = compare_many([p.states for p in prefilled], [r.proofs for r in rollouts])
-    path, numbers = world.scratch / "case.parquet", world.scratch / "case.npz"
+    first, exact, coarse = (
+        world.policy.prefill(rollouts, sampling=RULES.sampling, keys=keys, compute_type=kind)
+        for kind in (None, "float32", "bfloat16")
+    )
+    own = build_many([p.states for p in coarse])
+    path = world.scratch / "case.parquet"
     write_rollouts(path, tuple(rollouts))
-    write_record(numbers, errors, prefilled)  # type: ignore[arg-type]
-    return read_record(path, numbers)
+
+    def read(name: str, prefilled: list[Prefilled], **noise: object) -> list[Completion]:
+        errors = compare_many([p.states for p in prefilled], [r.proofs for r in rollouts])
+        write_record(world.scratch / name, errors, prefilled, **noise)  # type: ignore[arg-type]
+        return read_record(path, world.scratch / name)
+
+    noise = compare_many([p.states for p in exact], own)
+    pairs = zip(read("first.npz", first), read("exact.npz", exact, noise=noise, coarse=coarse), strict=True)
+    return [replace(a, exact=b) for a, b in pairs]
 
 
 @pytest.mark.parametrize("seeded", [True, False])
@@ -70,8 +91,25 @@ def test_findings_are_those_of_the_verdict(world: World, honest: tuple[Rollout, 
         for name, detail in world.examine(rollouts, rules=rules).items()
         if detail is not None and name in (CHECKS if seeded else UNSEEDED)
     }
-    assert findings(recorded(world, rollouts, seeded=seeded), rules.thresholds, seeded=seeded) == wanted
+    measured = recorded(world, rollouts, seeded=seeded)
+    assert findings(measured, rules.thresholds, second=rules.second_look, seeded=seeded) == wanted
     assert (kind == "honest") <= (not wanted)
+
+
+def test_a_second_look_clears_what_the_first_one_finds_as_in_a_verdict(
+    world: World, honest: tuple[Rollout, ...]
+) -> None:
+    tight = replace(Thresholds(), mantissa_mean=-9.0, logprob_most=-1.0)
+    measured = recorded(world, honest)
+    assert findings(measured, tight) == {"proof-mismatch", "logprobs"}
+    assert findings(measured, tight, second=RULES.second_look) == frozenset()
+    assert world.finding(honest, rules=replace(RULES, thresholds=tight)) == "accepted"
+    verdict = world.judge(honest, rules=replace(RULES, thresholds=tight))
+    seen = noise([one.exact for one in measured if one.exact])
+    assert verdict.facts["noise_mantissas"] == pytest.approx(seen.mantissas)
+    assert verdict.facts["noise_logprobs"] == pytest.approx(seen.logprobs)
+    with pytest.raises(ValueError, match="not measured in float32"):
+        findings([replace(one, exact=None) for one in measured], tight, second=RULES.second_look)
 
 
 def test_a_record_gives_back_every_number(world: World, honest: tuple[Rollout, ...]) -> None:
@@ -142,9 +180,26 @@ def test_the_chance_of_an_honest_rejection_grows_as_bounds_shrink(world: World, 
     narrow = replace(wide, mantissa_mean=1.4, margin_most=1.2)
     chances = {}
     for name, limits in (("wide", wide), ("narrow", narrow)):
-        found = bounds(completions, samples, limits)
+        found = bounds(completions, samples, limits, exact=False)
         assert len({bound.name for bound in found}) == len(found) == 14
         assert all(0.0 <= bound.chance <= 1.0 for bound in found)
         chances[name] = sum(bound.chance for bound in found)
     assert chances["wide"] < chances["narrow"]
+    assert {bound.check for bound in found} == set(CHECKS)
+    strict = replace(wide, mantissa_mean=0.1, mantissa_sigma=0.0, mantissa_jump=0.0)
+    noisy = [
+        replace(
+            one,
+            noise=tuple(replace(e, mantissa_mean=100.0) for e in one.errors),
+            coarse_logprobs=one.prefilled.logprobs,
+        )
+        for one in completions
+    ]
+    again = drawn(noisy, 60, random)
+    assert mantissas(bounds(noisy, again, strict, exact=False)) == 1.0
+    assert mantissas(bounds(noisy, again, strict, exact=True)) < 1e-3, "so noisy a policy explains it"
     assert moments(completions)["token not forced"][0] == pytest.approx(0.5, abs=0.15)
+
+
+def mantissas(found: Sequence[Bound]) -> float:
+    return next(bound.chance for bound in found if bound.name == "submission: mantissa errors, mean")

@@ -105,6 +105,13 @@ class Ledger:
             file.write(manifest_hash.hex() + "\n")
         return 1
 
+    def cursor(self, path: Path, consumer: str) -> Any:
+        return NOBODY
+
+    def events(self, cursor: Any) -> list[Any]:
+        """None: a watchdog sees that batches fill, and nothing else."""
+        return []
+
 
 class Alone:
     """Lease and network of a trainer without company; `silent`: what it publishes never gets out."""
@@ -187,7 +194,9 @@ async def live(folder: Path, model: Path, death: Death | None) -> None:
             ledger, network, training, policies, states, accepted,  # type: ignore[arg-type]
             pool_id=1, base=model, announce=publication.on_ledger,
         )  # fmt: skip
-        place: Any = SimpleNamespace(config=config, metrics=metrics, network=network)
+        place: Any = SimpleNamespace(
+            config=config, metrics=metrics, network=network, ledger=ledger, pool_id=1, data_dir=folder
+        )  # fmt: skip
         await _train(place, batches, states, training, publication, resume)
         nursery.cancel_scope.cancel()
 

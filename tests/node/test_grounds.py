@@ -68,6 +68,10 @@ def test_evidence_in_words() -> None:
     assert lines[1].startswith("  rejected as of block 7, proof-mismatch (The activations")
     assert lines[1].endswith(": mean 4.7, more than 2.4")
     assert lines[2:] == ("  checks passed: size, hash", "  measured: mantissa_mean 4.7, gap none")
+    twice = dataclasses.replace(FOUND, facts={"mantissa_mean": 1.9, "second_mantissa_mean": 1.4})
+    told = evidence_told(Grounds(validator=ONE, evidence_hash=HASH, evidence=twice))
+    assert told[3].startswith("  looked at twice: ")
+    assert told[4] == "  measured: mantissa_mean 1.9, second_mantissa_mean 1.4"
     fine = dataclasses.replace(FOUND, outcome="accepted", code="", detail="", facts={}, checks=())
     told = evidence_told(Grounds(validator=ONE, evidence_hash=HASH, evidence=fine))
     assert told[1:] == ("  accepted as of block 7, no check found anything wrong", "  checks passed: none")

@@ -33,6 +33,7 @@ def test_what_only_the_ledger_says_comes_first_and_the_forward_pass_last(world, 
 
     class Watched:
         tokenizer, hidden_size, vocab_size = world.policy.tokenizer, world.policy.hidden_size, world.policy.vocab_size
+        compute_type = world.policy.compute_type
 
         def prefill(self, *arguments: object, **options: object) -> object:
             run_at.append(told[-1])

@@ -15,7 +15,7 @@ from node.evidence import Evidence, claim_fields, encode
 from node.verify_file import bounds
 from rl.rollouts import Rollout, write_rollouts
 from tests.verify.conftest import CLAIM, RULES, World
-from verify.thresholds import Gaps, ProofStatistics
+from verify.thresholds import Gaps, Noise, ProofStatistics
 
 SETTINGS = (
     f"rl.groups_per_submission={RULES.groups}", f"rl.group_size={RULES.samples}",
@@ -88,6 +88,11 @@ def test_the_bounds_that_are_told_are_those_that_are_applied(count: int) -> None
         for mean, most in ((told[f"{name}_mean"], 0.0), (0.0, told[f"{name}_max"])):
             assert of(alone=False).broken_by(Gaps(tokens=count, mean=mean, most=most)) is None, name
             assert of(alone=False).broken_by(Gaps(tokens=count, mean=mean * 1.001, most=most * 1.001)), name
+    noise = Noise(exponents=9.0, mantissas=2.4, logprobs=0.01)
+    second = {f"second_{name}": value for name, value in facts.items() if name != "tokens"}
+    again = bounds(facts | second | {f"noise_{n}": v for n, v in dataclasses.asdict(noise).items()}, RULES)
+    widened = bounds(facts, dataclasses.replace(RULES, thresholds=RULES.second_look.widened(noise)))
+    assert again == told | {f"second_{name}": bound for name, bound in widened.items()}, "by the policy's own noise"
     half = bounds(facts, dataclasses.replace(RULES, audit_share=0.5))
     assert half.keys() == told.keys() - {"margin_mean", "logprob_gap_mean"}, (
         "the facts do not say how many were audited"
