@@ -118,16 +118,13 @@ def title(kind: Kind) -> str:
 
 
 def draw(by_kind: Mapping[Kind, Sequence[Run]], path: Path) -> None:
-    """Reward of each policy by its version; the last one's is that of its evaluation."""
+    """Reward of each policy by its version, as its rollouts had it; the last ones have none, and are in the table."""
     figure = Figure(figsize=(8, 4.5), layout="tight")
     axes = figure.subplots()
     curves = {
         f"level {title(kind)}": [
-            (
-                [*range(len(run.steps) - kind[0]), len(run.steps)],
-                [*(step.reward for step in run.steps[kind[0] :]), run.after.reward],
-            )
-            for run in runs
+            ([step.version for step in late], [step.reward for step in late])
+            for late in (run.steps[kind[0] :] for run in runs)
         ]
         for kind, runs in by_kind.items()
     }

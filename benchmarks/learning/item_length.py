@@ -1,7 +1,8 @@
 """The length reward: the tiny model learns to be as long as its prompt asks, and goes on being right.
 
-Its base may put any number of tildes before the answer, whatever length it is asked for. The report's α is for
-thousands of tokens; here targets are a few, and α is larger in proportion.
+Its base puts any number of tildes before the answer and heeds the length that it is asked for now and then; all
+problems have the same answer. The report's α is for thousands of tokens; here targets are a few, and α is larger in
+proportion.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from rl.recipe import Recipe
 
 TITLE = "length reward: distance between length and target"
 SEEDS = 5
-STEPS = 100
+STEPS = 80
 PROBLEMS = 8
 SHARE = 0.9
 FILLERS = 20
 LENGTH = LengthReward(targets=(4, 10, 16), alpha=0.03)
-RECIPE = Recipe(learning_rate=1e-3, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0)
+RECIPE = Recipe(learning_rate=5e-4, warmup_steps=0, optimizer_steps=1, grad_norm_clip=1.0)
 
 
 def run(out: Path, *, quick: bool, say: Callable[[str], None]) -> Found:
     seeds, steps = (2, 3) if quick else (SEEDS, STEPS)
-    base = base_for(out, [SHARE] * PROBLEMS, quick=quick, say=say, fillers=FILLERS, targets=LENGTH.targets)
+    base = base_for(out, [SHARE] * PROBLEMS, quick=quick, say=say, alike=True, fillers=FILLERS, targets=LENGTH.targets)
     jobs = [
         Job(
             name=f"seed {seed}",
             base=base,
             size=PROBLEMS,
+            alike=True,
             setting=Setting(
                 steps=steps, recipe=RECIPE, seed=seed, groups=8, samples=8, max_new_tokens=FILLERS + 4, length=LENGTH
             ),

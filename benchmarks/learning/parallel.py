@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from benchmarks.learning.loop import Run, Setting, learn
 from benchmarks.learning.quiz import UPDATES, part_of, quiz, write_base
@@ -30,25 +31,19 @@ class Job:
     """Problems of the quiz, on all of which the policy is judged."""
     places: tuple[int, ...] = ()
     """Those that are trained on; none: all."""
+    alike: bool = False
+    """See `quiz.quiz`."""
     setting: Setting
 
 
-def base_for(
-    out: Path,
-    shares: Sequence[float],
-    *,
-    quick: bool,
-    say: Callable[[str], None],
-    fillers: int = 0,
-    targets: Sequence[int] = (),
-) -> Path:
+def base_for(out: Path, shares: Sequence[float], *, quick: bool, say: Callable[[str], None], **reading: Any) -> Path:
     """The folder of the base model that has read so (`quiz.write_base`); made once, in a quick study less well read."""
     updates = QUICK_UPDATES if quick else UPDATES
     base = out / f"base-{updates}"
     if not base.exists():
         say("making the base model")
         with TemporaryDirectory(dir=out) as partial:
-            write_base(Path(partial) / "base", shares, fillers=fillers, targets=targets, updates=updates)
+            write_base(Path(partial) / "base", shares, updates=updates, **reading)
             (Path(partial) / "base").rename(base)
     return base
 
@@ -71,6 +66,6 @@ def _run(job: Job, work: Path) -> Run:
 
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
-    task = quiz(job.size)
+    task = quiz(job.size, alike=job.alike)
     trained_on = part_of(task, job.places) if job.places else task
     return learn(job.base, trained_on, job.setting, work / job.name.replace(" ", "-"), judged_by=task)

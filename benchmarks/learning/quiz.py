@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import string
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.tiny_model import write_tiny_model
@@ -20,13 +21,16 @@ LETTERS = string.ascii_letters
 DIGITS = 10
 UPDATES = 1000
 """After which the base model's pass rates are near the shares."""
+HEED = 0.2
+"""Share of answers read whose length is the one asked for: a base model, too, follows instructions now and then."""
 
 
-def quiz(size: int) -> Task:
-    """The problems; as many at most as there are letters, small and large."""
+def quiz(size: int, *, alike: bool = False) -> Task:
+    """The problems; as many at most as there are letters, small and large. `alike`: all have the same digit."""
     if not 1 <= size <= len(LETTERS):
         raise ValueError(f"a quiz has 1 to {len(LETTERS)} problems, not {size}")
-    return Task(name="quiz", size=size, make_problem=_problem, score=score_number, versions={"number": "1"})
+    make = _alike if alike else _problem
+    return Task(name="quiz", size=size, make_problem=make, score=score_number, versions={"number": "1"})
 
 
 def part_of(task: Task, places: Sequence[int]) -> Task:
@@ -39,6 +43,7 @@ def write_base(
     folder: Path,
     shares: Sequence[float],
     *,
+    alike: bool = False,
     fillers: int = 0,
     targets: Sequence[int] = (),
     updates: int = UPDATES,
@@ -49,18 +54,22 @@ def write_base(
     Args:
         shares: of each problem, how often the model has read its right digit.
         fillers: how many tildes, drawn evenly from 0 on, may stand before a digit.
-        targets: lengths that questions ask for, to which the answers that it reads pay no heed; none: not asked for.
+        targets: lengths that questions ask for; an answer that it reads has that length in HEED of the cases. None: not
+            asked for.
     """
 
     def read(rng: random.Random) -> tuple[str, str]:
         place = rng.randrange(len(shares))
-        problem = _problem(place)
+        problem = _alike(place) if alike else _problem(place)
+        tildes = rng.randint(0, fillers)
         if targets:
-            problem = with_target(problem, rng.choice(targets))
+            target = rng.choice(targets)
+            problem = with_target(problem, target)
+            tildes = target - 2 if rng.random() < HEED else tildes  # the digit and the end take two
         digit = int(problem.gold_standard_solution)
         if rng.random() >= shares[place]:
             digit = (digit + rng.randrange(1, DIGITS)) % DIGITS
-        return problem.prompt, "~" * rng.randint(0, fillers) + str(digit)
+        return problem.prompt, "~" * tildes + str(digit)
 
     write_tiny_model(folder, read, seed=seed, updates=updates)
 
@@ -73,3 +82,7 @@ def _problem(place: int) -> Problem:
         prompt=LETTERS[place],
         gold_standard_solution=str(random.Random(place).randrange(DIGITS)),
     )
+
+
+def _alike(place: int) -> Problem:
+    return replace(_problem(place), gold_standard_solution=_problem(0).gold_standard_solution)
