@@ -60,9 +60,10 @@ def load_state(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Opti
             for name, parameter in parameters.items():
                 parameter.copy_(cut_like(file.get_tensor(f"weight/{name}"), parameter))
                 if f"step/{name}" in names:
-                    # AdamW counts on the CPU, and keeps the moments beside the parameter.
+                    # Fused AdamW keeps its count, too, where the parameter is.
                     moments = {key: cut_like(file.get_tensor(f"{key}/{name}"), parameter) for key in MOMENTS}
-                    optimizer.state[parameter] = {"step": file.get_tensor(f"step/{name}"), **moments}
+                    count = file.get_tensor(f"step/{name}").to(parameter.device)
+                    optimizer.state[parameter] = {"step": count, **moments}
     except (OSError, SafetensorError) as fault:
         raise StateInvalid(f"{TENSORS} cannot be read: {fault}") from fault
     return facts
