@@ -65,7 +65,7 @@ def statuses(findings: dict[str, dict[str, str]]) -> dict[str, str]:
 def test_with_nothing_given(tmp_path: Path) -> None:
     done = doctor(tmp_path)
     assert done.returncode == 0, done
-    lines = done.stdout.splitlines()
+    lines = [line for line in done.stdout.splitlines() if not line.lstrip().startswith("fix:")]  # of a busy machine
     assert [line.split()[1] for line in lines[:7]] == ["python", "packages", "cpu", "memory", "gpu", "disk", "ports"]
     assert lines[-1].startswith("left out  chain, funds, stake, clock, network, reachability, bandwidth")
     assert "--config run.toml" in lines[-1]
