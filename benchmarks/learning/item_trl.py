@@ -9,12 +9,14 @@ the gradient norm before clipping, which must agree. Then each generates and tra
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+import psutil
 from transformers import AutoTokenizer
 
 from benchmarks.learning.items import Found, NotRun
@@ -34,36 +36,70 @@ CELLS: tuple[tuple[Setting, bool, int], ...] = ((SHORT, False, 3), (SHORT, True,
 QUICK: tuple[tuple[Setting, bool, int], ...] = ((SHORT, False, 2),)
 PROMPTS_PER_STEP, STEPS = 10, 12
 NORMS_AGREE = 0.05
-"""Relative, of two bfloat16 gradients of one loss by differently ordered sums; 0.005 seen, 1e-4 in float32."""
+"""Relative, of two bfloat16 gradients of one loss by differently ordered sums; 0.002 seen."""
+NEEDED_BYTES = 11 << 30
+"""Both sides at the long rollouts."""
 LAST = 4
 """Steps whose mean reward is compared."""
 
 
 def run(out: Path, *, quick: bool, say: Callable[[str], None]) -> Found:
-    """See `benchmarks.learning.items`. Raises NotRun where TRL cannot be installed or a side fails."""
+    """See `benchmarks.learning.items`; a run that was cut off goes on.
+
+    Raises NotRun where there is no TRL, too little memory, or a side failed.
+    """
     trl = prepare(out / "trl-env", say)
     sides: Sides = {
         THEIRS: (trl, "benchmarks.learning.trl_side"),
         OURS: (Path(sys.executable), "benchmarks.learning.own_side"),
     }
-    model = base_model("")
-    compute_type = choose_compute_type("auto", read_cpu_flags(), has_gpu=False)
-    (scratch := out / "scratch").mkdir(exist_ok=True)
-    vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
+    demand_memory(psutil.virtual_memory().available)
+    unfinished, scratch = out / "unfinished", out / "scratch"
+    for folder in (unfinished, scratch):
+        folder.mkdir(exist_ok=True)
+    given = {
+        "model": str(base_model("")),
+        "compute_type": choose_compute_type("auto", read_cpu_flags(), has_gpu=False),
+        "scratch": str(scratch),
+    }
+    vocabulary = json.loads((Path(given["model"]) / "config.json").read_text())["vocab_size"]
+    cells, rewards = [], {}
     try:
-        cells = []
         for setting, recompute, rounds in QUICK if quick else CELLS:
-            case = fixed(
-                setting, model=str(model), vocabulary=vocabulary, compute_type=compute_type,
-                recompute=recompute, rounds=rounds, scratch=str(scratch),
-            )  # fmt: skip
-            cells.append(cell(setting, recompute, tokens(case), list(in_turn(case, out, sides))))
-            say("{setting}{words}: {speed_ratio:.2f} times the tokens/s, {memory_ratio:.2f} of the memory".format(
-                **cells[-1], words=", recomputed" if recompute else ""))  # fmt: skip
-        rewards = {} if quick else _rewards(model, compute_type, scratch, out, sides, say)
+            case = fixed(setting, vocabulary=vocabulary, recompute=recompute, rounds=rounds, **given)
+            name = setting.name + (", recomputed" if recompute else "")
+            took = _once(unfinished / f"{name}.json", lambda case=case: list(in_turn(case, out, sides)))
+            cells.append(cell(setting, recompute, tokens(case), took))
+            speed, memory = cells[-1]["speed_ratio"], cells[-1]["memory_ratio"]
+            say(f"{name}: {speed:.2f} times TRL's tokens/s, {memory:.2f} of its memory")
+        for name in () if quick else sides:
+            rewards[name] = _once(
+                unfinished / f"rewards, {name}.json", lambda name=name: _rewards(name, given, out, sides)
+            )
+            say(f"{name}: mean reward by step " + " ".join(f"{reward:.2f}" for reward in rewards[name]))
     except SideFailed as fault:
-        raise NotRun(f"{fault}. Its log lies in {out}") from fault
-    return Found(figures=figures(cells, rewards) | {"trl_compute_type": compute_type}, table=table(cells, rewards))
+        raise NotRun(f"{fault}. Logs lie in {out}; what was measured is kept: start again to go on") from fault
+    shutil.rmtree(unfinished)
+    return Found(
+        figures=figures(cells, rewards) | {"trl_compute_type": given["compute_type"]}, table=table(cells, rewards)
+    )
+
+
+def demand_memory(available_bytes: int) -> None:
+    """Raises NotRun where two trainers do not fit; the kernel would end one of them, or something else."""
+    if available_bytes < NEEDED_BYTES:
+        raise NotRun(
+            f"two trainers need {NEEDED_BYTES / 2**30:.0f} GiB of memory and {available_bytes / 2**30:.1f} are free: "
+            "end what else runs here, or take a larger machine"
+        )
+
+
+def _once(path: Path, make: Callable[[], Any]) -> Any:
+    """What an earlier run left at `path`, or else is made now and left there."""
+    if not path.exists():
+        made = json.dumps(make())
+        path.write_text(made)
+    return json.loads(path.read_text())
 
 
 def cell(
@@ -100,11 +136,9 @@ def cell(
     }
 
 
-def _rewards(
-    model: Path, compute_type: str, scratch: Path, out: Path, sides: Sides, say: Callable[[str], None]
-) -> dict[str, list[float]]:
-    """Mean reward of every step, of each side generating and training by itself; one after the other."""
-    task, tokenizer = load_task("arithmetic"), AutoTokenizer.from_pretrained(model)
+def _rewards(name: str, given: dict[str, str], out: Path, sides: Sides) -> list[float]:
+    """Mean reward of every step of one side, generating and training by itself."""
+    task, tokenizer = load_task("arithmetic"), AutoTokenizer.from_pretrained(given["model"])
     problems = []
     for step in range(STEPS):
         for index in draw_problems(step.to_bytes(32, "big"), PROMPTS_PER_STEP, task.size):
@@ -112,15 +146,8 @@ def _rewards(
             ids = render_prompt(tokenizer, problem, None)
             text = tokenizer.decode(ids, skip_special_tokens=False)
             problems.append({"text": text, "prompt_ids": list(ids), "answer": problem.gold_standard_solution})
-    case = generated(
-        problems, model=str(model), compute_type=compute_type, prompts_per_step=PROMPTS_PER_STEP, steps=STEPS,
-        scratch=str(scratch),
-    )  # fmt: skip
-    curves = {}
-    for name, side in sides.items():
-        curves[name] = [step[name]["reward"] for step in in_turn(case, out, {name: side})]
-        say(f"{name}: mean reward by step " + " ".join(f"{reward:.2f}" for reward in curves[name]))
-    return curves
+    case = generated(problems, prompts_per_step=PROMPTS_PER_STEP, steps=STEPS, **given)
+    return [step[name]["reward"] for step in in_turn(case, out, {name: sides[name]})]
 
 
 def figures(cells: Sequence[dict[str, Any]], rewards: dict[str, list[float]]) -> dict[str, Any]:

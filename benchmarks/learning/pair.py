@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +27,7 @@ QUIET = {
     "VLLM_LOGGING_LEVEL": "ERROR",
 }
 ANSWER_TIMEOUT_S = 900.0
+LAST_WORDS = 500
 Sides = Mapping[str, tuple[Path, str]]
 """Name → the python that runs it, and its module."""
 
@@ -81,9 +83,21 @@ class Side:
             selector.register(stdout, selectors.EVENT_READ)
             line = stdout.readline() if selector.select(ANSWER_TIMEOUT_S) else b""
         if not line:
-            words = self._log.read_text(errors="replace").strip().splitlines()[-4:]
-            raise SideFailed(f"{self._name} gave no answer; its last words: {' | '.join(words) or 'none'}")
+            raise SideFailed(f"{self._name} gave no answer{self._end()}; its last words: {self._last_words()}")
         return json.loads(line)
+
+    def _end(self) -> str:
+        try:
+            status = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return f" for {ANSWER_TIMEOUT_S:.0f} s"
+        if status == -signal.SIGKILL:
+            return " and was killed: was there enough memory?"
+        return f" and ended with status {status}"
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()[-2:]
+        return " | ".join(lines)[-LAST_WORDS:] or "none"
 
 
 @contextmanager

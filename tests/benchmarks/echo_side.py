@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 from benchmarks.learning.side import Meter, Talk, forget_peak, peak_mib, read_case
@@ -16,6 +18,8 @@ def main() -> None:
     for step in range(case["steps"]):
         talk.wait()
         if step == case["ends_at"]:
+            if case.get("killed"):
+                os.kill(os.getpid(), signal.SIGKILL)
             sys.exit("out of rollouts")
         meter.start()
         held = bytearray(case["bytes"])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from benchmarks.learning import trl_env
-from benchmarks.learning.item_trl import OURS, THEIRS, cell, figures, table
+from benchmarks.learning.item_trl import NEEDED_BYTES, OURS, THEIRS, cell, demand_memory, figures, table
 from benchmarks.learning.items import NotRun
 from benchmarks.learning.pair import SideFailed, in_turn
 from benchmarks.learning.trl_cases import GROUP_SIZE, LONG, RECIPE, SHORT, Given, Setting, fixed, right_numbers, tokens
@@ -93,8 +93,18 @@ def test_sides_step_in_turn_and_only_answers_are_read(tmp_path: Path) -> None:
 
 def test_a_side_that_ends_early_is_named_with_its_last_words(tmp_path: Path) -> None:
     case = {"steps": 3, "ends_at": 1, "bytes": 0}
-    with pytest.raises(SideFailed, match=r"b gave no answer; its last words: .*out of rollouts"):
+    with pytest.raises(
+        SideFailed, match=r"b gave no answer and ended with status 1; its last words: not an answer \| out of rollouts"
+    ):
         list(in_turn(case, tmp_path, {"b": ECHO}))
+
+
+def test_a_side_without_memory_is_not_taken_for_a_result(tmp_path: Path) -> None:
+    with pytest.raises(SideFailed, match="was there enough memory"):
+        list(in_turn({"steps": 1, "ends_at": 0, "bytes": 0, "killed": True}, tmp_path, {"b": ECHO}))
+    demand_memory(NEEDED_BYTES)
+    with pytest.raises(NotRun, match=r"need 11 GiB of memory and 10\.0 are free"):
+        demand_memory(10 << 30)
 
 
 def test_our_side_trains_as_the_trainer_does(tmp_path: Path) -> None:

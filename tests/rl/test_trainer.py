@@ -92,6 +92,18 @@ def test_the_packed_update_has_the_gradient_of_the_plain_one(folder: Path) -> No
     assert metrics.clip_ratio == 0.0, "the first update starts from the weights of the rollouts' old log-probs"
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_tied_embeddings_gradient_is_added_by_rows_and_is_the_same(tmp_path: Path, tied: bool) -> None:
+    write_llama(tmp_path, tied=tied)
+    by_rows, whole = start(tmp_path), start(tmp_path)
+    assert by_rows._model.get_input_embeddings().sparse is tied
+    whole._model.get_input_embeddings().sparse = False
+    by_rows.step(GROUPS), whole.step(GROUPS)
+    for name, gradient in gradients(whole).items():
+        assert not gradients(by_rows)[name].is_sparse
+        torch.testing.assert_close(gradients(by_rows)[name], gradient, rtol=0, atol=1e-7)
+
+
 @pytest.mark.parametrize("micro_batch_tokens", [1, 9, 14])
 def test_splitting_into_micro_batches_changes_nothing(folder: Path, micro_batch_tokens: int) -> None:
     whole, split = start(folder), start(folder, micro_batch_tokens=micro_batch_tokens)

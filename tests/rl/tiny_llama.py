@@ -12,20 +12,20 @@ from rl.packing import Group
 VOCABULARY = 32
 
 
-def make_llama(seed: int = 0) -> LlamaForCausalLM:
-    """Two layers, float32, weights that bfloat16 holds exactly, embeddings tied to the LM head."""
+def make_llama(seed: int = 0, *, tied: bool = True) -> LlamaForCausalLM:
+    """Two layers, float32, weights that bfloat16 holds exactly; `tied`: embeddings and LM head are one weight."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, initializer_range=0.2, tie_word_embeddings=True, eos_token_id=0,
+        num_key_value_heads=1, head_dim=16, initializer_range=0.2, tie_word_embeddings=tied, eos_token_id=0,
         bos_token_id=None, max_position_embeddings=256,
     )  # fmt: skip
     return LlamaForCausalLM(config).to(torch.bfloat16).float().eval()
 
 
-def write_llama(folder: Path, seed: int = 0) -> Path:
+def write_llama(folder: Path, seed: int = 0, *, tied: bool = True) -> Path:
     """The same as a bf16 HF folder."""
-    make_llama(seed).to(torch.bfloat16).save_pretrained(folder)
+    make_llama(seed, tied=tied).to(torch.bfloat16).save_pretrained(folder)
     return folder
 
 
