@@ -57,6 +57,7 @@ Handler = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 READ_TIMEOUT_S = 30.0  # for one whole request to arrive; 8 MiB take 0.2 s at the 52 MB/s measured for this stack
 HANDLER_TIMEOUT_S = 60.0
 LINGER_S = 2.0  # to let a peer finish closing, so that our reply is not cut off by a reset
+SILENT_S = 5.0  # a refusal comes at once; what fails after so long is a connection that carries nothing any more
 NOTICE_DEATH_S = 0.5  # for the reading task of a connection to see its end, once writing to it failed
 MAX_REQUESTS_PER_PEER = 8
 MAX_REQUESTS = 64
@@ -171,6 +172,10 @@ class Peer:
         except (MessageTooLarge, MessageMalformed) as error:
             raise BadReply(multiaddr, f"bad reply: {error}") from error
         except (BaseLibp2pError, OSError) as error:
+            # libp2p gives up on a stream by itself, after half a minute; the connection below it may never speak again.
+            silent = trio.current_time() - started_s > SILENT_S
+            if silent and self._last_reply_s.get(str(info.peer_id), -1.0) < started_s:
+                await self._disconnect(info.peer_id)
             raise PeerUnreachable(multiaddr, f"{type(error).__name__}: {error}") from error
         self._last_reply_s[str(info.peer_id)] = trio.current_time()
         return body_of(reply, request_id, multiaddr)

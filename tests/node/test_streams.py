@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from libp2p.abc import INetStream
 from libp2p.custom_types import TProtocol
 from libp2p.exceptions import BaseLibp2pError
+from libp2p.host.exceptions import StreamFailure
 from libp2p.peer.peerinfo import info_from_p2p_addr
 from multiaddr import Multiaddr
 
@@ -259,6 +260,23 @@ async def test_a_silent_peer_times_out_and_a_restarted_one_is_found_again() -> N
                 assert await client.request(addresses[-1], ECHO, {}, 20) == {"ok": 1}
             with pytest.raises((PeerUnreachable, PeerTimeout)):
                 await client.request(addresses[-1], ECHO, {}, 5)
+
+
+async def test_a_connection_on_which_libp2p_itself_gives_up_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "SILENT_S", 0.0)
+    async with pair() as (client, _, address):
+        await client.request(address, ECHO, {}, 20)
+        (wedged,) = client._live_connections(info_from_p2p_addr(Multiaddr(address)).peer_id)
+
+        async def no_stream(*_: object) -> INetStream:
+            raise StreamFailure("failed to open stream")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(client.host, "new_stream", no_stream)
+            with pytest.raises(PeerUnreachable):
+                await client.request(address, ECHO, {}, 20)
+        assert wedged.is_closed
+        assert (await client.request(address, ECHO, {"a": 2}, 20))["got"] == {"a": 2}
 
 
 async def test_a_taken_port_is_named() -> None:
