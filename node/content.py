@@ -7,6 +7,7 @@ dhtd has not verified, to fetch from whom the ledger does not admit, and to give
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -45,15 +46,16 @@ class Content:
         self._link, self._announcer, self._run_id, self._address = link, announcer, run_id, address
         self._serves, self._lookup, self._admit = serves, lookup, admit
         self._checkpoints: set[bytes] = set()
+        self._kept_at = 0
         self._arriving: Counter[bytes] = Counter()
         self.bulk_url = ""
         """Where this node's chunk server is; empty before the start and without one."""
 
-    def started(self, *, bulk_url: str, kept: Sequence[bytes]) -> None:
+    def started(self, *, bulk_url: str, kept: tuple[int, Sequence[bytes]]) -> None:
         """dhtd has (re)started and holds these checkpoints, which are announced anew."""
         self.bulk_url = bulk_url
         self._keep_checkpoints(kept)
-        for content in kept:
+        for content in self._checkpoints:
             self.announce(content)
 
     def announce(self, content: bytes) -> None:
@@ -127,12 +129,12 @@ class Content:
 
     async def fetch_checkpoint(
         self, manifest_hash: bytes, *, timeout_s: float, urls: Sequence[str] = (), announce: bool = True,
-        kind: str = POLICY, max_bytes: int = MAX_CHECKPOINT_BYTES,
+        kind: str = POLICY, max_bytes: int = MAX_CHECKPOINT_BYTES, patience_s: float = math.inf,
     ) -> Path:  # fmt: skip
         """A verified checkpoint folder, the store's own: read only, pruned with its version.
 
         With `announce` this node is a provider from the start and serves chunks as they arrive. Raises
-        ContentUnavailable after `timeout_s`, ManifestInvalid (also for another kind, or more than `max_bytes`) or
+        ContentUnavailable after `timeout_s`, or where nobody delivers it after `patience_s`; ManifestInvalid (also for another kind, or more than `max_bytes`) or
         CheckpointWrong at once (take the next version).
         """
 
@@ -146,7 +148,7 @@ class Content:
         if announce:
             self.announce(manifest_hash)
         try:
-            found = await self._fetch(manifest_hash, urls, timeout_s, attempt)
+            found = await self._fetch(manifest_hash, urls, timeout_s, attempt, patience_s)
             self._keep_checkpoints(found["kept"])
         finally:
             self._arriving[manifest_hash] -= 1
@@ -165,23 +167,25 @@ class Content:
         return made["manifest_hash"], made["size_bytes"]
 
     async def fetch_by_delta(
-        self, manifest_hash: bytes, *, base: bytes, delta: bytes, max_bytes: int, timeout_s: float,
+        self, manifest_hash: bytes, *, base: bytes, delta: bytes, max_bytes: int, timeout_s: float, patience_s: float,
         announce: bool = True,
     ) -> Path:  # fmt: skip
         """Policy `manifest_hash` as a delta to policy `base`, which is here: as `fetch_checkpoint`, in fewer bytes.
 
-        Raises ContentUnavailable after `timeout_s`; DeltaInvalid, StoreError and ManifestInvalid at once (fetch all
+        Raises ContentUnavailable as `fetch_checkpoint`; DeltaInvalid, StoreError and ManifestInvalid at once (fetch all
         of the policy instead).
         """
         deadline = trio.current_time() + timeout_s
-        await self.fetch_checkpoint(delta, timeout_s=timeout_s, announce=announce, kind=DELTA, max_bytes=max_bytes)
+        await self.fetch_checkpoint(
+            delta, timeout_s=timeout_s, announce=announce, kind=DELTA, max_bytes=max_bytes, patience_s=patience_s
+        )
 
         async def attempt(providers: Sequence[str], left_s: float) -> Any:
             return await self._link.call(
                 "apply_delta", timeout_s=left_s, manifest_hash=manifest_hash, base=base, delta=delta, urls=providers
             )
 
-        found = await self._fetch(manifest_hash, (), deadline - trio.current_time(), attempt)
+        found = await self._fetch(manifest_hash, (), deadline - trio.current_time(), attempt, patience_s)
         self._keep_checkpoints(found["kept"])
         if announce:
             self.announce(manifest_hash)
@@ -196,17 +200,18 @@ class Content:
 
     async def _fetch(
         self, content: bytes, urls: Sequence[str], timeout_s: float,
-        attempt: Callable[[Sequence[str], float], Awaitable[dict[str, Any]]],
+        attempt: Callable[[Sequence[str], float], Awaitable[dict[str, Any]]], patience_s: float = math.inf,
     ) -> dict[str, Any]:  # fmt: skip
-        """Attempts with back-off and fresh providers until `timeout_s`."""
-        deadline, delay_s = trio.current_time() + timeout_s, RETRY_FIRST_S
+        """Attempts with back-off and fresh providers until `timeout_s`; none begins after `patience_s`."""
+        began, delay_s = trio.current_time(), RETRY_FIRST_S
+        deadline, last_try = began + timeout_s, began + min(timeout_s, patience_s)
         while True:
             try:
                 providers = list(dict.fromkeys([*urls, *await self.providers(content)]))
                 found = await attempt(providers, max(0.1, deadline - trio.current_time()))
             except (ContentUnavailable, NetworkDown) as error:
-                if trio.current_time() + delay_s > deadline:
-                    raise ContentUnavailable(f"{error} (gave up after {timeout_s:.0f} s)") from error
+                if trio.current_time() + delay_s > last_try:
+                    raise ContentUnavailable(f"{error} (gave up after {last_try - began:.0f} s)") from error
                 log.info("%s; trying again in %.1f s", error, delay_s)
                 await trio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RETRY_LAST_S)
@@ -225,8 +230,14 @@ class Content:
                 except NetworkDown as error:
                     log.warning("no new providers for %s: %s", content.hex(), error)
 
-    def _keep_checkpoints(self, kept: Sequence[bytes]) -> None:
-        """Stops announcing checkpoints that the store has pruned."""
-        for content in self._checkpoints - set(kept):
+    def _keep_checkpoints(self, kept: tuple[int, Sequence[bytes]]) -> None:
+        """Stops announcing checkpoints that the store has pruned, as the newest reply has it.
+
+        Of two calls at once the earlier reply may be read last; what the later one added is not pruned for that.
+        """
+        at, contents = kept
+        if at < self._kept_at:
+            return
+        for content in self._checkpoints - set(contents):
             self.withdraw(content)
-        self._checkpoints = set(kept)
+        self._kept_at, self._checkpoints = at, set(contents)

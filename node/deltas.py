@@ -31,8 +31,10 @@ log = logging.getLogger(__name__)
 ANCHOR_EVERY = 4
 NAMED_VERSIONS = 5
 """Policies whose deltas are named; relays keep as many."""
-WAIT_SHARE = 0.5
-"""Of the time for a policy: so long a delta may take before all of the policy is asked for."""
+TRANSFER_SHARE = 0.5
+"""Of the time for a policy: so long a delta may take to come before all of the policy is asked for."""
+PATIENCE_S = 10.0
+"""So long it is looked for: the trainer serves it before it names the policy, so who finds nobody will not find it."""
 
 
 def bases(version: int, at_hand: Collection[int]) -> tuple[int, ...]:
@@ -66,9 +68,10 @@ class DeltaMaker:
         """
         if not self._wanted:
             return False
-        self._waiting.append(version)
+        made = await self._make(version, slice(0, 1))
+        self._waiting.append(version)  # only now: the policy is announced as soon as the first one is there
         self._asked.set()
-        return await self._make(version, slice(0, 1))
+        return made
 
     async def run(self, tell: Callable[[], None]) -> NoReturn:
         """Make what is left to make, for ever; `tell` says that there are others in `links`."""
@@ -130,7 +133,8 @@ async def fetch_policy(
                 target = await on_chain(ledger.checkpoint, pool_id, link.result)
             await network.content.fetch_by_delta(
                 target.manifest_hash, base=contents[link.base], delta=link.content, max_bytes=link.size_bytes,
-                timeout_s=WAIT_SHARE * (deadline - trio.current_time()), announce=announce,
+                timeout_s=TRANSFER_SHARE * (deadline - trio.current_time()), patience_s=PATIENCE_S,
+                announce=announce,
             )  # fmt: skip
             contents[link.result] = target.manifest_hash
             fetched_bytes, taken = fetched_bytes + link.size_bytes, taken + 1

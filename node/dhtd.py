@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import weakref
 from collections.abc import Sequence
 from functools import partial
@@ -259,8 +260,9 @@ class Dhtd:
             raise NotStarted("dhtd was not started")
         return self._downloader
 
-    def _kept(self) -> list[bytes]:
-        return [files.content for files in self._open_store.checkpoints() if files.complete]
+    def _kept(self) -> tuple[int, list[bytes]]:
+        """The complete checkpoints, and when that was so: replies may be read in another order than they were made."""
+        return time.monotonic_ns(), [files.content for files in self._open_store.checkpoints() if files.complete]
 
     def _lock(self, content: bytes) -> asyncio.Lock:
         """One fetch of the same content at a time; the second finds it done."""

@@ -146,7 +146,7 @@ async def test_all_of_the_first_then_changes_a_chain_a_skip_and_all_again(
 async def test_a_delta_that_is_none_costs_its_bytes_and_all_of_the_policy_comes(
     opener: Opener, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deltas, "WAIT_SHARE", 0.05)
+    monkeypatch.setattr(deltas, "PATIENCE_S", 1.5)
     async with _bench(opener, tmp_path) as bench:
         for _ in range(8):
             await bench.publish()
