@@ -134,8 +134,8 @@ class Content:
         """A verified checkpoint folder, the store's own: read only, pruned with its version.
 
         With `announce` this node is a provider from the start and serves chunks as they arrive. Raises
-        ContentUnavailable after `timeout_s`, or where nobody delivers it after `patience_s`; ManifestInvalid (also for another kind, or more than `max_bytes`) or
-        CheckpointWrong at once (take the next version).
+        ContentUnavailable after `timeout_s`, or where nobody delivers it after `patience_s`; ManifestInvalid (also for
+        another kind, or more than `max_bytes`) or CheckpointWrong at once (take the next version).
         """
 
         async def attempt(providers: Sequence[str], left_s: float) -> Any:
